@@ -1,0 +1,1 @@
+"""What every room stands on: paths, limits and settings."""

@@ -1,0 +1,90 @@
+"""Owns every number that bounds a wait or a size, with its unit and its reason.
+
+One frozen value is handed in wherever a bound is needed, so that tests hand in short ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds, bytes and counts. The defaults are the product's; see docs/limits.md for the list."""
+
+    # Framing
+    frame_bytes: int = 16 * MIB
+    """One JSON value on any wire: room for a large image, small enough to refuse a runaway."""
+
+    # Extensions
+    hello_s: float = 60.0
+    """From spawn to `hello`: a cold `npx` compiles for many seconds."""
+    ready_together_s: float = 3.0
+    """How long start-up waits for a whole set of extensions; later ones join when they are ready."""
+    auto_ready_s: float = 0.25
+    """Silence after `hello_ack` that counts as `ready` for extensions that never send it."""
+    command_s: float = 30.0
+    """`command_invoked` to `command_response`: a person is waiting."""
+    shutdown_s: float = 2.0
+    """`shutdown` to exit, for all extensions together, as the protocol document says."""
+    terminate_s: float = 1.0
+    """SIGTERM to SIGKILL."""
+    banner_lines: int = 20
+    """Lines before `hello` that are no JSON: runtimes print banners."""
+    outgoing_frames: int = 256
+    """Frames that may wait for an extension that does not read."""
+    outgoing_bytes: int = 16 * MIB
+    """Bytes that may wait for an extension that does not read."""
+    log_chars: int = 200
+    """Of a bad line, quoted in a log."""
+
+    # Tools
+    read_lines: int = 2_000
+    """Lines of one `read`, and of the tail that `bash` shows: what a model can use at once."""
+    read_bytes: int = 50 * KIB
+    """Bytes of the same."""
+    image_bytes: int = 5 * MIB
+    """A picture handed to a model; providers refuse larger ones."""
+    bash_s: float = 120.0
+    """A shell command that names no `timeout`."""
+    bash_max_s: float = 3_600.0
+    """The longest `timeout` a model may ask for."""
+    bash_kill_s: float = 1.0
+    """SIGTERM to SIGKILL for a command's group, so that all is gone within two seconds."""
+    progress_s: float = 0.05
+    """Output of a command is gathered this long into one `tool_progress`."""
+
+    # Turns
+    max_steps: int = 200
+    """Model calls in one turn: far above honest work, below an endless loop's bill."""
+    turns_kept: int = 1_000
+    """Finished turns that `turn/wait` still answers for."""
+
+    # Models
+    connect_s: float = 10.0
+    """To a provider's socket."""
+    silence_s: float = 120.0
+    """Between two bytes of a stream: slow models think, dead ones hang."""
+    local_start_s: float = 60.0
+    """A model file from disk to its first answer."""
+
+    # Connections
+    client_queue_bytes: int = 8 * MIB
+    """Written but unread by one client before the turn waits for it."""
+    client_stall_s: float = 30.0
+    """How long a turn waits for a client that reads nothing before that client is cut off."""
+    requests_in_flight: int = 64
+    """JSON-RPC requests of one client."""
+    private_exit_s: float = 3.5
+    """A private stdio server: from the last `done` after EOF to its exit."""
+    health_grace_s: float = 0.05
+    """A new connection's first frames are answered before the agent is loaded: health checks are cheap."""
+    drain_s: float = 5.0
+    """SIGTERM to exit."""
+
+    # Print mode
+    stdin_s: float = 1.0
+    """For piped standard input to end when a prompt is given too."""

@@ -1,0 +1,34 @@
+"""Owns where files live: `$ZOT_HOME` and what is under it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def zot_home(environ: Mapping[str, str] | None = None) -> Path:
+    """The directory that holds extensions, logs, models and sessions; it may not exist yet.
+
+    `ZOT_HOME` wins, then `$XDG_STATE_HOME/zot` on any platform, then the platform's own place: the
+    protocol document's section on discovery gives them.
+    """
+    environ = os.environ if environ is None else environ
+    if home := environ.get("ZOT_HOME"):
+        return Path(home).expanduser().absolute()
+    if state := environ.get("XDG_STATE_HOME"):
+        return Path(state) / "zot"
+    if sys.platform == "linux":
+        return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "zot"
+    from platformdirs import user_data_dir, user_state_dir
+
+    if sys.platform == "win32":
+        return Path(user_data_dir("zot", appauthor=False))
+    return Path(user_state_dir("zot"))
+
+
+def extension_log(home: Path, name: str) -> Path:
+    """The log of extension `name`; characters that could leave the directory are replaced."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    return home / "logs" / f"ext-{safe}.log"
