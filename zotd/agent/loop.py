@@ -1,0 +1,233 @@
+"""Owns a turn: prompt -> model -> tools -> model ... until the model stops, a limit or an abort.
+
+Events leave in the order existing clients know: user_message, then for each step turn_start,
+assistant_start, deltas, usage, assistant_message, every tool_call, turn_end, then tool_progress and
+tool_result of each tool; one done at the end, whatever happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+from zotd.agent.ports import Finish, ModelRequest, Provider, ProviderError, Tool, ToolFailed, ToolOutcome
+from zotd.agent.transcript import Draft, Transcript
+from zotd.protocol.content import Block, ContextUse, StopReason, Text, ToolCall, ToolResult, Usage
+from zotd.protocol.events import (
+    AssistantMessage,
+    AssistantStart,
+    Done,
+    ErrorEvent,
+    Event,
+    ToolCalled,
+    ToolProgress,
+    ToolResulted,
+    TurnEnd,
+    TurnStart,
+    UsageReport,
+    UserMessage,
+)
+
+
+class Sink(Protocol):
+    """Where events go. `full` says that a reader is behind: the loop then waits, bounded by the sink."""
+
+    @property
+    def full(self) -> bool: ...
+    def publish(self, event: Event) -> None: ...
+    async def drained(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Who answers. `window` is in tokens, 0 when unknown."""
+
+    provider: Provider
+    id: str
+    system: str = ""
+    reasoning: str = ""
+    window: int = 0
+    tools: bool = True
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a turn ended. `kind` is the stable word of an error; `text` is the last assistant text."""
+
+    stop: StopReason
+    text: str = ""
+    error: str | None = None
+    kind: str = ""
+    hint: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+class Loop:
+    """Runs turns against one transcript, one at a time."""
+
+    def __init__(self, transcript: Transcript, tools: Mapping[str, Tool], sink: Sink, max_steps: int) -> None:
+        self.transcript = transcript
+        self.tools = tools
+        self._sink = sink
+        self._max_steps = max_steps
+
+    async def run(self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client") -> Outcome:
+        """One turn. Cancelling the task that awaits this aborts it: the outcome says `aborted`, nothing is raised."""
+        spent = self.transcript.usage
+        message = self.transcript.append("user", prompt)
+        self._sink.publish(UserMessage(content=message.content, origin=origin))
+        outcome = Outcome("end_turn")
+        try:
+            await self._steps(model, outcome)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            outcome.stop = "aborted"
+            self._sink.publish(TurnEnd(stop="aborted"))
+        except ProviderError as failure:
+            self._fail(outcome, str(failure), failure.kind, failure.hint)
+        except Exception as bug:
+            self._fail(outcome, f"internal error: {type(bug).__name__}: {bug}", "internal")
+        outcome.usage = _difference(self.transcript.usage, spent)
+        self._sink.publish(Done(turn_id=turn_id, stop=outcome.stop))
+        return outcome
+
+    async def _steps(self, model: Model, outcome: Outcome) -> None:
+        for step in count(1):
+            if step > self._max_steps:
+                raise ProviderError(
+                    f"stopped after {self._max_steps} steps: the model kept calling tools",
+                    kind="limit_steps",
+                    hint="raise --max-steps, or ask for less at once",
+                )
+            stop, blocks = await self._step(step, model)
+            outcome.stop = stop
+            outcome.text = "".join(block.text for block in blocks if isinstance(block, Text))
+            calls = [block for block in blocks if isinstance(block, ToolCall)]
+            self._sink.publish(TurnEnd(stop=stop))
+            if calls:
+                await self._run_tools(calls if stop == "tool_use" else [], calls)
+            if stop != "tool_use":
+                return
+
+    async def _step(self, step: int, model: Model) -> tuple[StopReason, list[Block]]:
+        """One call of the model, from turn_start to the tool_call events."""
+        sink = self._sink
+        sink.publish(TurnStart(step=step))
+        sink.publish(AssistantStart())
+        draft, finish = Draft(), None
+        request = ModelRequest(
+            model=model.id,
+            system=model.system,
+            messages=tuple(self.transcript.messages),
+            tools=tuple(self.tools.values()) if model.tools else (),
+            reasoning=model.reasoning,
+        )
+        try:
+            async with aclosing(model.provider.stream(request)) as stream:
+                async for event in stream:
+                    if isinstance(event, Finish):
+                        finish = event
+                        continue
+                    draft.add(event)
+                    sink.publish(event)
+                    if sink.full:
+                        await sink.drained()
+            if finish is None:
+                raise ProviderError("the model's stream ended without saying why: the answer may be cut off")
+        except BaseException:
+            if spoken := draft.spoken():
+                self._say(spoken)
+            raise
+        self._account(finish.usage, model.window)
+        blocks = draft.blocks()
+        if blocks:
+            self._say(blocks)
+        calls = [block for block in blocks if isinstance(block, ToolCall)]
+        for call in calls:
+            sink.publish(ToolCalled(id=call.id, name=call.name, args=call.args))
+        return ("tool_use" if calls and finish.stop == "end_turn" else _settled(finish.stop, calls)), blocks
+
+    async def _run_tools(self, runnable: Sequence[ToolCall], calls: Sequence[ToolCall]) -> None:
+        """Run a batch in order. Calls that are not reached still get a result: a transcript needs one each."""
+        results: list[Block] = []
+        reason = "not run: the answer was cut at the model's length limit"
+        try:
+            for call in runnable:
+                reason = "aborted"
+                results.append(self._result(call, await self._outcome(call)))
+        finally:
+            for call in calls[len(results) :]:
+                results.append(self._result(call, ToolOutcome([Text(reason)], is_error=True)))
+            self.transcript.append("tool", results)
+
+    async def _outcome(self, call: ToolCall) -> ToolOutcome:
+        """A tool that fails in any way is an error result, so that the model can mend it."""
+        if call.raw_args:
+            return _refused(f"arguments must be one JSON object; got: {call.raw_args[:200]}")
+        tool = self.tools.get(call.name)
+        if tool is None:
+            return _refused(f"no tool is named {call.name!r}; there are: {', '.join(self.tools) or 'none'}")
+        try:
+            return await tool.run(call, self._progress(call.id))
+        except ToolFailed as failure:
+            return _refused(str(failure))
+        except Exception as bug:
+            return _refused(f"{call.name} failed: {type(bug).__name__}: {bug}")
+
+    def _progress(self, call_id: str) -> Callable[[str], None]:
+        return lambda text: self._sink.publish(ToolProgress(id=call_id, text=text))
+
+    def _result(self, call: ToolCall, outcome: ToolOutcome) -> ToolResult:
+        details = {"tool": call.name, **outcome.details}
+        self._sink.publish(
+            ToolResulted(id=call.id, is_error=outcome.is_error, content=outcome.content, details=details)
+        )
+        return ToolResult(call_id=call.id, is_error=outcome.is_error, content=outcome.content)
+
+    def _say(self, blocks: list[Block]) -> None:
+        self.transcript.append("assistant", blocks)
+        self._sink.publish(AssistantMessage(content=blocks))
+
+    def _account(self, usage: Usage, window: int) -> None:
+        self.transcript.usage += usage
+        used = usage.input + usage.cache_read + usage.cache_write + usage.output
+        self._sink.publish(
+            UsageReport(
+                input=usage.input,
+                output=usage.output,
+                cache_read=usage.cache_read,
+                cache_write=usage.cache_write,
+                cost_usd=usage.cost_usd,
+                cumulative=self.transcript.usage,
+                context=ContextUse(used=used, window=window),
+            )
+        )
+
+    def _fail(self, outcome: Outcome, message: str, kind: str, hint: str = "") -> None:
+        outcome.stop, outcome.error, outcome.kind, outcome.hint = "error", message, kind, hint
+        self._sink.publish(TurnEnd(stop="error", error=message))
+        self._sink.publish(ErrorEvent(message=message, kind=kind))
+
+
+def _settled(stop: StopReason, calls: Sequence[ToolCall]) -> StopReason:
+    """Models that announce a tool call and make none have simply ended."""
+    return "end_turn" if stop == "tool_use" and not calls else stop
+
+
+def _refused(text: str) -> ToolOutcome:
+    return ToolOutcome([Text(text)], is_error=True)
+
+
+def _difference(after: Usage, before: Usage) -> Usage:
+    return Usage(
+        after.input - before.input,
+        after.output - before.output,
+        after.cache_read - before.cache_read,
+        after.cache_write - before.cache_write,
+        after.cost_usd - before.cost_usd,
+    )

@@ -1,0 +1,122 @@
+"""Owns the conversation as models see it, and the message that is being assembled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from zotd.agent.ports import ProviderEvent
+from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseStart
+
+
+class Transcript:
+    """Messages in order. After every finished turn each tool call has exactly one result.
+
+    `clock` gives the time of a message, RFC 3339 UTC.
+    """
+
+    def __init__(self, clock: Callable[[], str]) -> None:
+        self.messages: list[Message] = []
+        self.usage = Usage()
+        self._clock = clock
+
+    def append(self, role: Role, content: Sequence[Block]) -> Message:
+        message = Message(role=role, content=list(content), time=self._clock())
+        self.messages.append(message)
+        return message
+
+    def clear(self) -> None:
+        """Forget the messages; what they cost stays counted."""
+        self.messages = []
+
+
+class Draft:
+    """An assistant message while it streams. Text and thoughts keep the order in which they came."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+        self._calls: dict[str, _Part] = {}
+
+    def add(self, event: ProviderEvent) -> None:
+        """Take in one event of the stream; ends of calls and of the stream change nothing."""
+        match event:
+            case TextDelta(delta=delta):
+                self._tail("text").pieces.append(delta)
+            case ThinkingDelta(delta=delta):
+                self._tail("thinking").pieces.append(delta)
+            case ToolUseStart(id=call_id, name=name):
+                self._calls[call_id] = part = _Part("call", call_id, name)
+                self._parts.append(part)
+            case ToolUseArgs(id=call_id, delta=delta):
+                self._calls[call_id].pieces.append(delta)
+            case _:
+                pass
+
+    def blocks(self) -> list[Block]:
+        """The whole message."""
+        return [block for part in self._parts if (block := part.block()) is not None]
+
+    def spoken(self) -> list[Block]:
+        """The message without tool calls: what is kept of one that was cut off."""
+        return [block for block in self.blocks() if not isinstance(block, ToolCall)]
+
+    def _tail(self, kind: str) -> _Part:
+        if not self._parts or self._parts[-1].kind != kind:
+            self._parts.append(_Part(kind))
+        return self._parts[-1]
+
+
+class _Part:
+    __slots__ = ("call_id", "kind", "name", "pieces")
+
+    def __init__(self, kind: str, call_id: str = "", name: str = "") -> None:
+        self.kind = kind
+        self.call_id = call_id
+        self.name = name
+        self.pieces: list[str] = []
+
+    def block(self) -> Block | None:
+        joined = "".join(self.pieces)
+        if self.kind == "call":
+            return _tool_call(self.call_id, self.name, joined)
+        if not joined:
+            return None
+        return Text(joined) if self.kind == "text" else Thinking(joined)
+
+
+def _tool_call(call_id: str, name: str, raw: str) -> ToolCall:
+    try:
+        args = json.loads(raw or "{}")
+    except ValueError:
+        args = None
+    if isinstance(args, dict):
+        return ToolCall(id=call_id, name=name, args=args)
+    return ToolCall(id=call_id, name=name, args={}, raw_args=raw)
+
+
+def repaired(messages: Sequence[Message]) -> list[Message]:
+    """The same messages, with an error result for each call that was never answered.
+
+    A program that dies in mid-call leaves such a call behind, and every provider refuses it.
+    """
+    whole: list[Message] = []
+    for index, message in enumerate(messages):
+        whole.append(message)
+        calls = [block for block in message.content if isinstance(block, ToolCall)]
+        if not calls:
+            continue
+        following = messages[index + 1] if index + 1 < len(messages) else None
+        answered = (
+            {block.call_id for block in following.content if isinstance(block, ToolResult)}
+            if following is not None and following.role == "tool"
+            else set()
+        )
+        missing: list[Block] = [
+            ToolResult(call_id=call.id, is_error=True, content=[Text("interrupted: no result was recorded")])
+            for call in calls
+            if call.id not in answered
+        ]
+        if missing:
+            whole.append(Message(role="tool", content=missing, time=message.time))
+    return whole

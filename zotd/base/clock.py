@@ -1,0 +1,17 @@
+"""Owns the spelling of time: RFC 3339 UTC, milliseconds."""
+
+from __future__ import annotations
+
+import time
+
+_last = (0, "")
+
+
+def now() -> str:
+    """The present, such as `2026-11-30T03:43:15.576Z`. Cached per millisecond: streams ask thousands of times."""
+    global _last  # noqa: PLW0603 - the cache is the point
+    millis = time.time_ns() // 1_000_000
+    if _last[0] != millis:
+        seconds, rest = divmod(millis, 1000)
+        _last = (millis, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:03d}Z")
+    return _last[1]

@@ -1,0 +1,1 @@
+"""The daemon: sessions, and the connections through which front ends see them."""
