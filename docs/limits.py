@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "limits.md"
 HEAD = """\
 # Limits
 
-Every number that bounds a wait or a size. Written by `make docs` from `zotd/base/limits.py`; change them there.
+Every number that bounds a wait or a size. `make docs` writes this page from `zotd/base/limits.py`.
 """
 UNITS = {"_s": "s", "_bytes": "bytes"}
 
