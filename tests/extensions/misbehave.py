@@ -1,0 +1,345 @@
+"""One extension with many ways to go wrong: `misbehave.py MODE`. Each mode is one function.
+
+Modes that get as far as registering offer the command `/poke`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Frame = dict[str, Any]
+MODES: dict[str, Callable[[], None]] = {}
+
+
+def mode(run: Callable[[], None]) -> Callable[[], None]:
+    MODES[run.__name__] = run
+    return run
+
+
+def send(**frame: Any) -> None:
+    raw(json.dumps(frame).encode() + b"\n")
+
+
+def raw(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def frames() -> Iterator[Frame]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def greet() -> None:
+    send(type="hello", name="misbehave", version="0", capabilities=["commands"])
+
+
+def serve(answer: Callable[[Frame], None], *, on_shutdown: Callable[[], None] | None = None) -> None:
+    """Register `/poke` and be a good extension, except for what `answer` does."""
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            send(type="register_command", name="poke", description="poke it")
+            send(type="ready")
+        elif frame["type"] == "command_invoked":
+            answer(frame)
+        elif frame["type"] == "shutdown":
+            send(type="shutdown_ack")
+            if on_shutdown is None:
+                return
+            on_shutdown()
+
+
+def display(frame: Frame, text: str = "ouch") -> None:
+    send(type="command_response", id=frame["id"], action="display", display=text)
+
+
+def wait_for_ever() -> None:
+    while True:
+        signal.pause()
+
+
+@mode
+def good() -> None:
+    greet()
+    serve(display)
+
+
+@mode
+def silent() -> None:
+    for _ in sys.stdin:
+        pass
+
+
+@mode
+def banner() -> None:
+    raw(b"Welcome to the runtime!\nversion 1\n\n")
+    greet()
+    serve(display)
+
+
+@mode
+def chatter() -> None:
+    for number in range(1000):
+        raw(b"banner line %d\n" % number)
+    greet()
+    serve(display)
+
+
+@mode
+def notify_first() -> None:
+    send(type="notify", level="info", message="too early")
+    greet()
+    serve(display)
+
+
+@mode
+def nameless() -> None:
+    send(type="hello", name="", version="0")
+    serve(display)
+
+
+@mode
+def exits_7() -> None:
+    print("cannot find my configuration", file=sys.stderr)
+    sys.exit(7)
+
+
+@mode
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@mode
+def closes_stdout() -> None:
+    os.close(1)
+    for _ in sys.stdin:
+        pass
+
+
+@mode
+def closes_stdout_later() -> None:
+    greet()
+
+    def answer(frame: Frame) -> None:
+        os.close(1)
+        for _ in sys.stdin:
+            pass
+
+    serve(answer)
+
+
+@mode
+def invalid_utf8() -> None:
+    greet()
+
+    def answer(frame: Frame) -> None:
+        raw(b'{"type":"notify","message":"\xff\xfe"}\n')
+        display(frame)
+
+    serve(answer)
+
+
+@mode
+def garbage() -> None:
+    greet()
+
+    def answer(frame: Frame) -> None:
+        raw(b'\n{"type":\nnot json\n[1,2]\n"text"\n{"no":"type"}\n{"type":"teleport"}\n{"type":"notify"}\n')
+        send(type="notify", level="loud", message="still in sync\u2028really")
+        display(frame)
+
+    serve(answer)
+
+
+@mode
+def bad_answer() -> None:
+    greet()
+    serve(lambda frame: send(type="command_response", id=frame["id"], action=7))
+
+
+@mode
+def odd_action() -> None:
+    greet()
+    serve(lambda frame: send(type="command_response", id=frame["id"], action="explode"))
+
+
+@mode
+def no_action() -> None:
+    greet()
+    serve(lambda frame: send(type="command_response", id=frame["id"]))
+
+
+@mode
+def says_error() -> None:
+    greet()
+    serve(lambda f: send(type="command_response", id=f["id"], action="prompt", prompt="x", error="no luck"))
+
+
+@mode
+def no_answer() -> None:
+    greet()
+    serve(lambda frame: None)
+
+
+@mode
+def answers_twice() -> None:
+    greet()
+
+    def answer(frame: Frame) -> None:
+        display(frame, "first")
+        display(frame, "second")
+        send(type="notify", message="answered twice")
+
+    serve(answer)
+
+
+@mode
+def unknown_id() -> None:
+    greet()
+
+    def answer(frame: Frame) -> None:
+        send(type="command_response", id="nobody-asked", action="display", display="wrong")
+        display(frame, "right")
+
+    serve(answer)
+
+
+@mode
+def dies_in_call() -> None:
+    greet()
+    serve(lambda frame: sys.exit(3))
+
+
+@mode
+def stays_until_eof() -> None:
+    greet()
+
+    def on_shutdown() -> None:
+        for _ in sys.stdin:
+            pass
+        print("saw the end of stdin", file=sys.stderr, flush=True)
+        sys.exit(0)
+
+    serve(display, on_shutdown=on_shutdown)
+
+
+@mode
+def ignores_shutdown() -> None:
+    greet()
+    serve(display, on_shutdown=wait_for_ever)
+
+
+@mode
+def ignores_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    greet()
+    serve(display, on_shutdown=wait_for_ever)
+
+
+@mode
+def early() -> None:
+    """Registers without waiting for the ack, and never says ready."""
+    greet()
+    send(type="register_command", name="poke", description="registered early")
+    for frame in frames():
+        if frame["type"] == "command_invoked":
+            display(frame)
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def late() -> None:
+    """Registers a second command when the first is run."""
+    greet()
+
+    def answer(frame: Frame) -> None:
+        if frame["name"] == "poke":
+            send(type="register_command", name="/Later", description="came late")
+        display(frame, frame["name"])
+
+    serve(answer)
+
+
+@mode
+def rivals() -> None:
+    """Wants a built-in name, one name twice, and one that nobody could type."""
+    greet()
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            for name in ("Clear", "poke", "POKE", "two words", "", "mine"):
+                send(type="register_command", name=name, description=name)
+            send(type="ready")
+        elif frame["type"] == "command_invoked":
+            display(frame, frame["name"])
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def not_yet() -> None:
+    """Sends frames of features that a host may not have."""
+    greet()
+
+    def answer(frame: Frame) -> None:
+        send(type="register_tool", name="weather", description="?", schema={"type": "object"})
+        send(type="subscribe", events=["turn_start"])
+        display(frame)
+
+    serve(answer)
+
+
+@mode
+def echo() -> None:
+    """Shows what came: the frames, the environment, the directory."""
+    greet()
+    seen: list[Frame] = []
+    for frame in frames():
+        seen.append(frame)
+        if frame["type"] == "hello_ack":
+            send(type="register_command", name="poke", description="poke it")
+            send(type="ready")
+        elif frame["type"] == "command_invoked":
+            shown = {
+                "frames": seen,
+                "env": dict(os.environ),
+                "cwd": str(Path.cwd()),
+                "args": sys.argv[1:],
+                "leader": os.getsid(0) == os.getpid() == os.getpgid(0),
+            }
+            display(frame, json.dumps(shown))
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def not_reading() -> None:
+    """Greets, then reads nothing any more, until it is told by a signal to go."""
+    greet()
+    sys.stdin.readline()
+    send(type="register_command", name="poke", description="poke it")
+    send(type="ready")
+    wait_for_ever()
+
+
+@mode
+def grandchild() -> None:
+    """Leaves a child behind that holds both pipes; its pid is in the file `grandchild.pid`."""
+    greet()
+
+    def answer(frame: Frame) -> None:
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        Path("grandchild.pid").write_text(str(child.pid))
+        os._exit(4)
+
+    serve(answer)
+
+
+MODES[sys.argv[1]]()

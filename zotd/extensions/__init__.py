@@ -1,0 +1,1 @@
+"""Extensions: found on disk, run as processes, asked through one door."""
