@@ -1,0 +1,1 @@
+"""Starts programs, talks to them and makes sure that they end."""

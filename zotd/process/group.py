@@ -1,0 +1,33 @@
+"""Owns the question whether a process group still runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def members_run(group: int) -> bool:
+    """Whether a member of process group `group` runs. The dead that nobody has collected do not count.
+
+    Containers often have no init that collects them; asking the kernel by signal would take those
+    for living. Where there is no /proc, the signal has to do.
+    """
+    if not Path("/proc/self/stat").exists():
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+    return any(_runs_in(group, entry.path) for entry in os.scandir("/proc") if entry.name.isdigit())
+
+
+def _runs_in(group: int, folder: str) -> bool:
+    try:
+        stat = Path(folder, "stat").read_bytes()
+    except OSError:
+        return False  # it ended while we looked
+    # The name in parentheses may hold anything, so the fields are counted from its end.
+    state, _parent, its_group = stat[stat.rindex(b")") + 2 :].split(b" ", 3)[:3]
+    return int(its_group) == group and state not in (b"Z", b"X")
