@@ -1,0 +1,212 @@
+"""Owns where clients come from: standard input and output, and Unix sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from zotd.base.limits import Limits
+from zotd.daemon.connection import Connection
+
+Connect = Callable[["StreamOutlet | FileOutlet"], Connection]
+
+
+class StreamOutlet(asyncio.Protocol):
+    """The writing end of a socket or pipe. A client that reads nothing for a while is hung up on."""
+
+    def __init__(self, limits: Limits, lost: Callable[[], None]) -> None:
+        self._limits = limits
+        self._lost = lost
+        self._transport: asyncio.WriteTransport | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._limits.client_queue_bytes)
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._room.set()
+        self._transport = None
+        self._lost()
+
+    @property
+    def full(self) -> bool:
+        return not self._room.is_set()
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drained(self) -> None:
+        try:
+            async with asyncio.timeout(self._limits.client_stall_s):
+                await self._room.wait()
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+class FileOutlet:
+    """Standard output that is a file or a terminal: written at once, for it has no useful readiness."""
+
+    full = False
+
+    def __init__(self, fd: int, lost: Callable[[], None]) -> None:
+        self._fd = fd
+        self._lost = lost
+        self._broken = False
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and not self._broken:
+            try:
+                view = view[os.write(self._fd, view) :]
+            except OSError:
+                self._broken = True
+                self._lost()
+
+    async def drained(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class _SocketClient(StreamOutlet):
+    """Both ends of one socket connection."""
+
+    def __init__(self, limits: Limits, connect: Connect, gone: Callable[[Connection], None]) -> None:
+        super().__init__(limits, lambda: None)
+        self._connect = connect
+        self._gone = gone
+        self._connection: Connection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connection = self._connect(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._connection is not None:
+            self._connection.receive(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._connection is not None:
+            self._gone(self._connection)
+
+
+class SocketInUse(Exception):
+    """Another process answers on the socket."""
+
+
+async def listen_unix(
+    path: Path, limits: Limits, connect: Connect, gone: Callable[[Connection], None]
+) -> asyncio.AbstractServer:
+    """Accept clients on a Unix socket, mode 0600. A stale socket is replaced, a live one never.
+
+    Raises SocketInUse, or OSError where the directory cannot be made or written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.is_socket():
+        try:
+            _, writer = await asyncio.open_unix_connection(path)
+        except OSError:
+            path.unlink(missing_ok=True)
+        else:
+            writer.close()
+            raise SocketInUse(f"{path}: another program is listening there; stop it or choose another path")
+    loop = asyncio.get_running_loop()
+    before = os.umask(0o177)
+    try:
+        return await loop.create_unix_server(lambda: _SocketClient(limits, connect, gone), str(path))
+    finally:
+        os.umask(before)
+
+
+class _StdinReader(asyncio.Protocol):
+    def __init__(self, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        self._received = received
+        self._ended = ended
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended()
+
+
+async def read_stdin(received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+    """Hand on what arrives on standard input, whatever it is: pipe, socket, file or terminal."""
+    loop = asyncio.get_running_loop()
+    if _has_readiness(0):
+        await loop.connect_read_pipe(lambda: _StdinReader(received, ended), os.fdopen(os.dup(0), "rb", 0))
+        return
+
+    def pump() -> None:
+        try:
+            while data := os.read(0, 65536):
+                loop.call_soon_threadsafe(received, data)
+        except OSError:
+            pass
+        loop.call_soon_threadsafe(ended)
+
+    threading.Thread(target=_quiet(pump), name="stdin", daemon=True).start()
+
+
+async def open_stdout(limits: Limits, lost: Callable[[], None]) -> StreamOutlet | FileOutlet:
+    """Take standard output for frames. From here on, whatever else prints there lands on standard error."""
+    fd = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    if not _has_readiness(fd):
+        return FileOutlet(fd, lost)
+    outlet = StreamOutlet(limits, lost)
+    await asyncio.get_running_loop().connect_write_pipe(lambda: outlet, os.fdopen(_own(fd), "wb", 0))
+    return outlet
+
+
+def _has_readiness(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _own(fd: int) -> int:
+    """The same pipe with file status flags of our own: non-blocking must not leak to whoever shares it."""
+    try:
+        fresh = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return fd
+    os.close(fd)
+    return fresh
+
+
+def _quiet(pump: Callable[[], None]) -> Callable[[], None]:
+    """A pump whose loop has closed has nobody left to tell."""
+
+    def run() -> None:
+        try:
+            pump()
+        except RuntimeError:
+            return
+
+    return run

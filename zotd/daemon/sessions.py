@@ -1,0 +1,135 @@
+"""Owns all sessions of one process: opens them from a spec, finds them, closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from zotd.agent.loop import Model
+from zotd.agent.ports import Tool
+from zotd.agent.system_prompt import system_prompt
+from zotd.base.limits import Limits
+from zotd.base.paths import zot_home
+from zotd.daemon.session import Session
+from zotd.daemon.spec import SessionSpec
+from zotd.extensions.discovery import discover
+from zotd.extensions.host import ExtensionHost
+from zotd.providers.catalog import BadChoice, Choice, choose
+from zotd.providers.registry import Providers
+from zotd.tools import Toolset
+
+
+class Sessions:
+    """Open sessions by id. `tasks` owns whatever runs in the background."""
+
+    def __init__(self, limits: Limits, tasks: asyncio.TaskGroup, providers: Providers) -> None:
+        self._limits = limits
+        self._tasks = tasks
+        self._providers = providers
+        self._open: dict[str, tuple[Session, SessionSpec, Toolset]] = {}
+
+    def open(self, spec: SessionSpec) -> Session:
+        """A new session. Its extensions start in the background; prompts wait for them.
+
+        Raises NoCredentials, BadChoice or ScriptError when the spec names no usable model, and
+        BadChoice for an unknown tool.
+        """
+        choice = _choose(spec)
+        toolset = Toolset(spec.cwd, spec.environ, self._limits)
+        tools = _selected(toolset.tools, spec.tools)
+        session = Session(
+            session_id=str(uuid.uuid4()),
+            cwd=spec.cwd,
+            provider=choice.provider,
+            model=self._model(choice, spec, tools),
+            tools=tools,
+            limits=self._limits,
+            max_steps=spec.max_steps or self._limits.max_steps,
+            tasks=self._tasks,
+        )
+        self._open[session.id] = (session, spec, toolset)
+        return session
+
+    def start(self, session: Session) -> None:
+        """Begin loading the session's extensions, once whoever wants their notes is attached."""
+        _, spec, _ = self._open[session.id]
+        home = zot_home(spec.environ)
+        found = discover(spec.cwd, home, spec.extensions, spec.discover_extensions)
+        if not (found.found or found.errors):
+            return
+        session.host = ExtensionHost(
+            found,
+            home=home,
+            cwd=spec.cwd,
+            env=spec.environ,
+            provider=session.provider,
+            model=session.model.id,
+            session_id=session.id,
+            limits=self._limits,
+            emit=session.publish,
+            tasks=self._tasks,
+        )
+        session.loading = self._tasks.create_task(session.host.start(), name=f"extensions of {session.id}")
+
+    def get(self, session_id: str) -> Session | None:
+        entry = self._open.get(session_id)
+        return entry[0] if entry is not None else None
+
+    def set_model(self, session: Session, model: str) -> None:
+        """Another model of the same provider from the next turn on. Raises as `open` does."""
+        _, spec, toolset = self._open[session.id]
+        spec = replace(spec, provider=session.provider, model=model, reasoning=session.model.reasoning)
+        session.model = self._model(_choose(spec), spec, _selected(toolset.tools, spec.tools))
+        self._open[session.id] = (session, spec, toolset)
+
+    async def close(self, session: Session) -> None:
+        """Abort its turn, stop its extensions, end what its shell commands left behind."""
+        if (entry := self._open.pop(session.id, None)) is not None:
+            await session.close()
+            await entry[2].close()
+
+    async def close_all(self) -> None:
+        await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
+        await self._providers.close()
+
+    def _model(self, choice: Choice, spec: SessionSpec, tools: dict[str, Tool]) -> Model:
+        offered = list(tools.values()) if choice.tools else []
+        return Model(
+            provider=self._providers.open(choice, spec.script),
+            id=choice.model,
+            system=system_prompt(spec.cwd, offered, spec.system_prompt, spec.append_system_prompt),
+            reasoning=spec.reasoning,
+            window=choice.window,
+            tools=choice.tools,
+        )
+
+
+def _choose(spec: SessionSpec) -> Choice:
+    return choose(
+        provider=spec.provider,
+        model=spec.model,
+        base_url=spec.base_url,
+        api_key=spec.api_key,
+        environ=spec.environ,
+        home=zot_home(spec.environ),
+    )
+
+
+def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Tool]:
+    available = {tool.name: tool for tool in tools}
+    if names is None:
+        return available
+    for name in names:
+        if name not in available:
+            raise BadChoice(f"no tool is named {name!r}; there are: {', '.join(available)}")
+    return {name: available[name] for name in names}
+
+
+def working_directory(path: str | None) -> Path:
+    """The absolute directory a session works in. Raises NotADirectoryError naming it."""
+    directory = Path(path or ".").expanduser().absolute()
+    if not directory.is_dir():
+        raise NotADirectoryError(f"{directory} is not a directory")
+    return directory

@@ -1,0 +1,34 @@
+"""Owns what a session is made from. Light on purpose: start-up reads flags into it before anything heavy loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zotd.base.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """Flags, or the params of `session/new`. Empty means the default of RPC clients and flags alike.
+
+    tools: names of built-in tools to offer, None for all.
+    extensions: directories given for this session, ahead of discovered ones.
+    max_steps: model calls in one turn, 0 for the default limit.
+    """
+
+    cwd: Path
+    environ: Mapping[str, str] = field(repr=False)
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    api_key: Secret | None = None
+    reasoning: str = ""
+    script: Path | None = None
+    tools: tuple[str, ...] | None = None
+    system_prompt: str = ""
+    append_system_prompt: tuple[str, ...] = ()
+    extensions: tuple[Path, ...] = ()
+    discover_extensions: bool = True
+    max_steps: int = 0

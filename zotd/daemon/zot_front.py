@@ -1,0 +1,320 @@
+"""Owns the zot dialect on one connection: commands in, responses and events out, one session.
+
+`ping` and `hello` are answered without the agent; the session is opened by the first command that needs
+it, or shortly after connecting, so that extensions start and their notes are seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from zotd import __version__
+from zotd.daemon.connection import Connection
+from zotd.wire import dialect
+from zotd.wire.dialect import Command, Refusal
+
+if TYPE_CHECKING:
+    from zotd.daemon.session import Session
+    from zotd.protocol.content import Image
+
+LEVELS = ("off", "minimum", "low", "medium", "high", "xhigh", "max")
+"""What `set_reasoning` takes."""
+
+
+class Desk:
+    """What a front needs of the process: `open` makes a session (and may be slow the first time)."""
+
+    def __init__(
+        self,
+        *,
+        identity: Callable[[], tuple[str, str]],
+        open_session: Callable[[], Session],
+        start_session: Callable[[Session], None],
+        close_session: Callable[[Session], Awaitable[None]],
+        set_model: Callable[[Session, str], None],
+        models: Callable[[], list[dict[str, Any]]],
+        fatal: Callable[[str], None],
+        tasks: asyncio.TaskGroup,
+        token: str = "",
+    ) -> None:
+        self.identity = identity
+        self.open_session = open_session
+        self.start_session = start_session
+        self.close_session = close_session
+        self.set_model = set_model
+        self.models = models
+        self.fatal = fatal
+        self.tasks = tasks
+        self.token = token
+
+
+class ZotFront:
+    """One connection in the zot dialect. Commands are handled in the order they came."""
+
+    def __init__(self, connection: Connection, desk: Desk) -> None:
+        self._connection = connection
+        self._desk = desk
+        self._session: Session | None = None
+        self._inbox: deque[Command] = deque()
+        self._pump: asyncio.Task[None] | None = None
+        self._trusted = not desk.token
+        self._over = False
+        self._handlers: dict[str, Callable[[Command, Session], Any]] = {
+            "prompt": self._prompt,
+            "abort": self._abort,
+            "clear": self._clear,
+            "get_state": self._get_state,
+            "get_messages": self._get_messages,
+            "set_model": self._set_model,
+            "set_reasoning": self._set_reasoning,
+            "get_commands": self._get_commands,
+            "run_command": self._run_command,
+            "get_extensions": self._get_extensions,
+        }
+        grace = connection.limits.health_grace_s
+        self._warm_up = asyncio.get_running_loop().call_later(grace, self._begin_session)
+
+    # Client of a session
+
+    @property
+    def full(self) -> bool:
+        return self._connection.full
+
+    async def drained(self) -> None:
+        await self._connection.drained()
+
+    def deliver(self, event: dict[str, Any]) -> None:
+        if event["type"] == "done" and self._session is not None and self._session.active is not None:
+            # A command's end would be taken for the running prompt's: clients stop at the first `done`.
+            if event["turn_id"] != self._session.active.id:
+                return
+        self._connection.send(dialect.event(event))
+
+    # Front
+
+    def receive(self, value: Any) -> None:
+        command = dialect.parse(value)
+        if isinstance(command, Refusal):
+            self._connection.send(command.response)
+            return
+        if not self._trusted and not self._authenticate(command):
+            return
+        if self._pump is None and command.type in ("ping", "hello", "get_models"):
+            self._answer_light(command)
+            return
+        self._inbox.append(command)
+        if self._pump is None:
+            self._pump = self._desk.tasks.create_task(self._work(), name="zot dialect commands")
+
+    def malformed(self, message: str) -> None:
+        self._connection.send(dialect.response("", None, error=message))
+
+    async def finished(self) -> None:
+        """Until everything that was accepted is done."""
+        if self._pump is not None:
+            await asyncio.wait([self._pump])
+        if self._session is not None:
+            await self._session.settled()
+
+    async def closed(self) -> None:
+        self._over = True
+        self._warm_up.cancel()
+        if self._session is not None:
+            self._session.detach(self)
+            await self._desk.close_session(self._session)
+
+    def _authenticate(self, command: Command) -> bool:
+        """The token must come first, in `hello`. Compared in constant time."""
+        if command.type != "hello":
+            self._refuse(command, "auth required: send hello with token first")
+            return False
+        if not hmac.compare_digest(str(command.params.get("token", "")).encode(), self._desk.token.encode()):
+            self._refuse(command, "invalid token")
+            self._connection.flush()
+            self._desk.fatal("invalid token")
+            return False
+        self._trusted = True
+        return True
+
+    async def _work(self) -> None:
+        try:
+            while self._inbox:
+                command = self._inbox.popleft()
+                if command.type in ("ping", "hello", "get_models"):
+                    self._answer_light(command)
+                elif (session := self._begin_session()) is not None:
+                    outcome = self._handlers[command.type](command, session)
+                    if outcome is not None:
+                        await outcome
+        finally:
+            self._pump = None
+
+    def _begin_session(self) -> Session | None:
+        if self._session is None and not self._over and self._trusted:
+            self._warm_up.cancel()
+            try:
+                self._session = self._desk.open_session()
+            except Exception as problem:
+                self._over = True
+                self._desk.fatal(str(problem))
+                return None
+            self._session.attach(self)
+            self._desk.start_session(self._session)
+        return self._session
+
+    # Commands
+
+    def _answer_light(self, command: Command) -> None:
+        if command.type == "ping":
+            self._reply(command, {"pong": True})
+        elif command.type == "get_models":
+            self._reply(command, {"models": self._desk.models()})
+        else:
+            try:
+                provider, model = self._identity()
+            except Exception as problem:
+                self._over = True
+                self._desk.fatal(str(problem))
+                return
+            self._reply(
+                command,
+                {"protocol_version": 1, "version": __version__, "provider": provider, "model": model},
+            )
+
+    def _identity(self) -> tuple[str, str]:
+        if self._session is not None:
+            return self._session.provider, self._session.model.id
+        return self._desk.identity()
+
+    async def _prompt(self, command: Command, session: Session) -> None:
+        message = command.params.get("message")
+        images = command.params.get("images") or []
+        if not isinstance(message, str):
+            self._refuse(command, f"message must be a string, got {_kind(message)}")
+            return
+        try:
+            pictures = _images(images)
+        except ValueError as problem:
+            self._refuse(command, str(problem))
+            return
+        if not message.strip() and not pictures:
+            self._refuse(command, "message is empty")
+            return
+        await session.submit(message, pictures, started=lambda: self._reply(command, {"started": True}))
+
+    def _abort(self, command: Command, session: Session) -> None:
+        self._reply(command, None)
+        session.abort()
+
+    def _clear(self, command: Command, session: Session) -> None:
+        if session.clear():
+            self._reply(command, None)
+        else:
+            self._refuse(command, "a turn is running: abort it first")
+
+    def _get_state(self, command: Command, session: Session) -> None:
+        usage = session.transcript.usage
+        self._reply(
+            command,
+            {
+                "provider": session.provider,
+                "model": session.model.id,
+                "cwd": str(session.cwd),
+                "message_count": len(session.transcript.messages),
+                "busy": session.busy,
+                "reasoning": session.model.reasoning,
+                "usage": {
+                    "input": usage.input,
+                    "output": usage.output,
+                    "cache_read": usage.cache_read,
+                    "cache_write": usage.cache_write,
+                    "cost_usd": usage.cost_usd,
+                },
+            },
+        )
+
+    def _get_messages(self, command: Command, session: Session) -> None:
+        from zotd.wire.codec import to_wire
+
+        messages = [dialect.event(to_wire(message)) for message in session.transcript.messages]
+        self._reply(command, {"messages": messages})
+
+    def _set_model(self, command: Command, session: Session) -> None:
+        model = command.params.get("model")
+        if not isinstance(model, str) or not model:
+            self._refuse(command, "model must be a non-empty string")
+            return
+        try:
+            self._desk.set_model(session, model)
+        except Exception as problem:
+            self._refuse(command, str(problem))
+        else:
+            self._reply(command, {"model": session.model.id})
+
+    def _set_reasoning(self, command: Command, session: Session) -> None:
+        from dataclasses import replace
+
+        level = command.params.get("reasoning")
+        if level not in ("", *LEVELS):
+            self._refuse(command, f"reasoning must be one of {', '.join(LEVELS)}, got {level!r}")
+            return
+        session.model = replace(session.model, reasoning="" if level == "off" else level)
+        self._reply(command, {"reasoning": session.model.reasoning})
+
+    async def _get_commands(self, command: Command, session: Session) -> None:
+        await session.loaded()
+        found = session.host.commands() if session.host is not None else []
+        rows = [
+            {"name": c.name, "description": c.description, "source": "extension", "extension": c.extension}
+            for c in found
+        ]
+        builtin = {"name": "clear", "description": "start over with an empty conversation", "source": "builtin"}
+        self._reply(command, {"commands": [builtin, *rows]})
+
+    async def _run_command(self, command: Command, session: Session) -> None:
+        await session.loaded()
+        name, args = str(command.params.get("name", "")), str(command.params.get("args") or "")
+        found = session.host.find(f"/{name.lstrip('/')} {args}".rstrip()) if session.host is not None else None
+        if found is None:
+            self._refuse(command, f"no command is named {name!r}")
+        else:
+            self._reply(command, {"turn_id": session.run_command(found)})
+
+    async def _get_extensions(self, command: Command, session: Session) -> None:
+        await session.loaded()
+        self._reply(command, {"extensions": session.host.states() if session.host is not None else []})
+
+    def _reply(self, command: Command, data: dict[str, Any] | None) -> None:
+        self._connection.send(dialect.response(command.type, command.id, data=data))
+
+    def _refuse(self, command: Command, error: str) -> None:
+        self._connection.send(dialect.response(command.type, command.id, error=error))
+
+
+def _images(rows: Any) -> list[Image]:
+    """`images` of a prompt. Raises ValueError naming the entry that is wrong."""
+    from base64 import b64decode
+
+    from zotd.protocol.content import Image
+
+    if not isinstance(rows, list):
+        raise ValueError(f"images must be a list, got {_kind(rows)}")
+    pictures = []
+    for index, row in enumerate(rows):
+        mime, data = (row.get("mime_type"), row.get("data")) if isinstance(row, dict) else (None, None)
+        if not isinstance(mime, str) or not isinstance(data, str):
+            raise ValueError(f"images[{index}] must be {{mime_type, data}} with strings")
+        try:
+            b64decode(data, validate=True)
+        except ValueError:
+            raise ValueError(f"images[{index}].data is not base64") from None
+        pictures.append(Image(mime_type=mime, data=data))
+    return pictures
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__
