@@ -1,0 +1,33 @@
+"""Owns the one type that holds a key: it cannot be printed, logged or pickled by accident."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+class Secret:
+    """A key or token. Only `reveal()` gives the text; everything that formats it shows `***`."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself: for the header that carries it and nothing else."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret is never pickled or copied")
