@@ -1,0 +1,186 @@
+"""Owns JSON: bytes to values and back, and what is said when that fails.
+
+Reading never raises anything but the errors below. Writing never fails on odd text (lone surrogates of file
+names) and never lets a raw U+2028 or U+2029 out, which some readers take for line ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias, get_args
+
+import orjson
+
+FrameId: TypeAlias = str | int | float
+
+_ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,18})\b)')
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_ERROR_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+
+
+class WireError(Exception):
+    """A frame that cannot be used. `id` is the frame's own, None when it had none that could be read."""
+
+    def __init__(self, message: str, id: FrameId | None = None) -> None:  # noqa: A002
+        super().__init__(message)
+        self.message = message
+        self.id = id
+
+
+class Malformed(WireError):  # noqa: N818
+    """Not JSON, not UTF-8, or not an object where one was due. The message says where."""
+
+
+class UnknownType(WireError):  # noqa: N818
+    """An object whose `type` names no frame; `type` is what it said, or None when it said nothing usable."""
+
+    def __init__(self, type: str | None, id: FrameId | None = None) -> None:  # noqa: A002
+        said = "has no `type` that is a string" if type is None else f"has the unknown type {type!r}"
+        super().__init__(f"frame {said}", id)
+        self.type = type
+
+
+class BadField(WireError):  # noqa: N818
+    """A field with a wrong type, or one that is missing. `path` is a JSON path such as `$.name`."""
+
+    def __init__(self, type: str, path: str, what: str, id: FrameId | None = None) -> None:  # noqa: A002
+        super().__init__(f"{type}: {what} at {path}", id)
+        self.type = type
+        self.path = path
+
+
+def decode(payload: bytes) -> Any:
+    """The JSON value in `payload`. Lone surrogate escapes, which JavaScript writes, become U+FFFD.
+
+    Raises Malformed with a message such as `malformed json: unexpected character at byte 7`.
+    """
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        return _decode_again(payload, error)
+
+
+def encode(value: Any) -> bytes:
+    """One line of JSON for a value of plain types and structs, without a line end.
+
+    Raises TypeError for what JSON cannot hold, which is a mistake of the caller.
+    """
+    try:
+        payload = orjson.dumps(value, default=to_wire)
+    except (orjson.JSONEncodeError, RecursionError):
+        payload = orjson.dumps(_representable(value))
+    if b"\xe2\x80" in payload:
+        payload = payload.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return payload
+
+
+def to_wire(struct: Any) -> Any:
+    """The plain dict, tag included, of a msgspec struct. Raises TypeError for anything that is no struct."""
+    if not hasattr(struct, "__struct_config__"):
+        raise TypeError(f"{type(struct).__name__} has no place in JSON")
+    import msgspec
+
+    return msgspec.to_builtins(struct)
+
+
+def registry(union: Any) -> dict[str, type]:
+    """Maps the tag of each struct in a union to the struct, for `decode_frame`."""
+    return {member.__struct_config__.tag: member for member in get_args(union)}
+
+
+def decode_frame(payload: bytes, frames: Mapping[str, type]) -> Any:
+    """The struct that `payload` holds; `frames` maps each `type` to its struct.
+
+    Raises Malformed, UnknownType or BadField, each with the frame's `id` if it had one.
+    """
+    value = decode(payload)
+    if not isinstance(value, dict):
+        raise Malformed(f"a frame is a JSON object, this is {json_name(value)}")
+    return from_wire(value, frames)
+
+
+def from_wire(value: Mapping[str, Any], frames: Mapping[str, type]) -> Any:
+    """The struct for an object that is parsed already. Raises UnknownType or BadField."""
+    import msgspec
+
+    kind, frame_id = value.get("type"), _id_of(value)
+    struct = frames.get(kind) if isinstance(kind, str) else None
+    if struct is None:
+        raise UnknownType(kind if isinstance(kind, str) else None, frame_id)
+    try:
+        return msgspec.convert(value, struct)
+    except msgspec.ValidationError as error:
+        found = _ERROR_PATH.match(str(error))
+        what, path = (found["what"], found["path"]) if found else (str(error), None)
+        raise BadField(str(kind), path or "$", what, frame_id) from None
+
+
+def near_id(head: bytes) -> FrameId | None:
+    """The first `id` in text that is no JSON, as far as it can be read; None if there is none."""
+    found = _ID.search(head)
+    if found is None:
+        return None
+    if found[2] is not None:
+        return int(found[2])
+    try:
+        text = orjson.loads(b'"' + found[1] + b'"')
+    except orjson.JSONDecodeError:
+        return None
+    return str(text)
+
+
+def json_name(value: Any) -> str:
+    """What JSON calls a value, with its article: `an array`, `null`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    return "a string" if isinstance(value, str) else "a number"
+
+
+def _id_of(value: Mapping[str, Any]) -> FrameId | None:
+    found = value.get("id")
+    return found if isinstance(found, str | int | float) and not isinstance(found, bool) else None
+
+
+def _decode_again(payload: bytes, error: orjson.JSONDecodeError) -> Any:
+    """Mends lone surrogate escapes, the one fault that is common and harmless; else says what is wrong."""
+    if "surrogate" in error.msg:
+        mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], payload)
+        try:
+            return orjson.loads(mended)
+        except orjson.JSONDecodeError as still:
+            error = still
+    raise Malformed(f"malformed json: {_reason(payload, error)}", near_id(payload)) from None
+
+
+def _reason(payload: bytes, error: orjson.JSONDecodeError) -> str:
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as bad:
+        return f"invalid UTF-8 at byte {bad.start}"
+    # orjson counts characters; a person looks for bytes in a log.
+    return f"{error.msg.split(': line')[0]} at byte {len(text[: error.pos].encode())}"
+
+
+def _representable(value: Any) -> Any:
+    """The same value with text that is valid Unicode and numbers that fit 64 bits."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 64:
+        return float(value)
+    if isinstance(value, dict):
+        return {_representable(key): _representable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_representable(item) for item in value]
+    if hasattr(value, "__struct_config__"):
+        return _representable(to_wire(value))
+    return value
