@@ -20,12 +20,12 @@ def members_run(group: int) -> bool:
         except PermissionError:
             pass
         return True
-    return any(_runs_in(group, entry.path) for entry in os.scandir("/proc") if entry.name.isdigit())
+    return any(_runs_in(group, name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
 
 
-def _runs_in(group: int, folder: str) -> bool:
+def _runs_in(group: int, pid: str) -> bool:
     try:
-        stat = Path(folder, "stat").read_bytes()
+        stat = Path("/proc", pid, "stat").read_bytes()
     except OSError:
         return False  # it ended while we looked
     # The name in parentheses may hold anything, so the fields are counted from its end.

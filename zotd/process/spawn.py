@@ -167,7 +167,7 @@ class Child:
                 os.killpg(self.pid, sig)
 
     async def stop(self, grace_s: float) -> None:
-        """End the whole group: SIGTERM, up to `grace_s` seconds, SIGKILL. Returns when the process is gone.
+        """End the whole group: SIGTERM, up to `grace_s` seconds, SIGKILL. Returns when all of it is gone.
 
         Bounded: at most `grace_s` and one second more. Cancelled in between, it sends SIGKILL at once.
         """
@@ -176,7 +176,7 @@ class Child:
             await self._gone_within(grace_s)
         finally:
             self.signal_group(signal.SIGKILL)
-        await asyncio.wait([self.exited], timeout=_REAP_S)
+        await self._gone_within(_REAP_S)
 
     async def _gone_within(self, seconds: float) -> None:
         deadline = self._loop.time() + seconds
