@@ -1,0 +1,1 @@
+"""What is measured, against what. `python -m bench` compares seconds, `python -m bench.ratchet` counts."""

@@ -1,0 +1,154 @@
+"""`python -m bench`: zotd beside bare floors, interleaved in one run, as ratios of medians.
+
+Exits 1 when a ratio is over its bound. On a busy machine seconds lie while ratios mostly hold; what CI
+guards are the counts of `python -m bench.ratchet`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.ways import FLOOR_ECHO, PING, PYTHON, ZOTD, clean_environment
+
+ENVIRONMENT = clean_environment()
+STARTS = 30
+BATCHES, ROUND_TRIPS = 20, 200
+DELTAS, DELTA_RUNS = 100_000, 3
+DELTAS_PER_SECOND = 25_000
+RPC = [ZOTD, "rpc", "--provider", "scripted"]
+ECHO = [PYTHON, FLOOR_ECHO]
+
+
+def start(command: list[str], stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, bufsize=0, stdin=stdin, stdout=subprocess.PIPE, env=ENVIRONMENT, cwd=ENVIRONMENT["HOME"]
+    )
+
+
+def to_exit(command: list[str]) -> float:
+    """Seconds from spawn to exit, all output read."""
+    began = time.perf_counter()
+    process = start(command, subprocess.DEVNULL)
+    output, _ = process.communicate()
+    took = time.perf_counter() - began
+    assert process.returncode == 0, f"{command}: exit {process.returncode}, {output[-300:]!r}"
+    return took
+
+
+def to_answer(command: list[str]) -> float:
+    """Seconds from spawn to the answer to the first ping."""
+    began = time.perf_counter()
+    process = start(command)
+    ask(process)
+    took = time.perf_counter() - began
+    process.communicate()
+    return took
+
+
+def ask(process: subprocess.Popen[bytes]) -> None:
+    """One ping and its answer."""
+    assert process.stdin is not None and process.stdout is not None
+    os.write(process.stdin.fileno(), PING)
+    answer = b""
+    while not answer.endswith(b"\n"):
+        piece = os.read(process.stdout.fileno(), 65536)
+        assert piece, f"{process.args!r} ended after {answer!r}"
+        answer += piece
+
+
+def side_by_side(sides: list[Callable[[], float]], times: int) -> list[float]:
+    """The medians of running all sides in turn, so that what disturbs one disturbs the others."""
+    samples = [[side() for side in sides] for _ in range(times + 1)][1:]  # the first run warms caches
+    return [statistics.median(column) for column in zip(*samples, strict=True)]
+
+
+def round_trips() -> list[float]:
+    """Median seconds of one ping to a running echo and to a running zotd."""
+    processes = [start(ECHO), start(RPC)]
+
+    def batch(process: subprocess.Popen[bytes]) -> float:
+        began = time.perf_counter()
+        for _ in range(ROUND_TRIPS):
+            ask(process)
+        return (time.perf_counter() - began) / ROUND_TRIPS
+
+    try:
+        return side_by_side([lambda p=process: batch(p) for process in processes], BATCHES)  # type: ignore[misc]
+    finally:
+        for process in processes:
+            process.communicate()
+
+
+def deltas_per_second() -> float:
+    """Text deltas of one long scripted reply out of one `zotd --json`, first to last, median of runs."""
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory) / "long.json"
+        script.write_text(json.dumps([{"reply": [{"text": "word " * DELTAS}]}]))
+        command = [ZOTD, "--json", "--provider", "scripted", "--script", str(script), "hi"]
+        return statistics.median(delta_rate(command) for _ in range(DELTA_RUNS))
+
+
+def delta_rate(command: list[str]) -> float:
+    process = start(command, subprocess.DEVNULL)
+    assert process.stdout is not None
+    seen = []
+    while piece := os.read(process.stdout.fileno(), 1 << 20):
+        seen.append((time.perf_counter(), piece))
+    assert process.wait() == 0
+    mark = b'"type":"text_delta"'
+    count = b"".join(piece for _, piece in seen).count(mark)
+    assert count >= DELTAS, f"{count} deltas of {DELTAS}: were they merged?"
+    when = [moment for moment, piece in seen if mark in piece]
+    return count / (when[-1] - when[0])
+
+
+def main() -> int:
+    bare, version, usage = side_by_side(
+        [
+            lambda: to_exit([PYTHON, "-c", "pass"]),
+            lambda: to_exit([ZOTD, "--version"]),
+            lambda: to_exit([ZOTD, "--help"]),
+        ],
+        STARTS,
+    )
+    echo, ping, one_shot = side_by_side(
+        [
+            lambda: to_answer(ECHO),
+            lambda: to_answer(RPC),
+            lambda: to_exit([ZOTD, "-p", "--provider", "scripted", "hi"]),
+        ],
+        STARTS,
+    )
+    echo_trip, zotd_trip = round_trips()
+    rows = [
+        ("zotd --version", version, "python -c pass", bare, 1.5),
+        ("zotd --help", usage, "python -c pass", bare, 2.5),
+        ("ping, from spawn", ping, "bare echo, from spawn", echo, 2.0),
+        ("ping, round trip", zotd_trip, "bare echo, round trip", echo_trip, 2.0),
+        ("zotd -p, to its exit", one_shot, "bare echo, from spawn", echo, 2.5),
+    ]
+    failed = False
+    print(f"{'what':<22}{'ms':>9}   {'beside':<22}{'ms':>9}{'ratio':>8}{'at most':>9}")
+    for name, seconds, beside, floor, bound in rows:
+        over = seconds / floor > bound
+        failed |= over
+        print(
+            f"{name:<22}{seconds * 1e3:>9.3f}   {beside:<22}{floor * 1e3:>9.3f}"
+            f"{seconds / floor:>8.2f}{bound:>9.1f}{'  OVER' if over else ''}"
+        )
+    rate = deltas_per_second()
+    failed |= rate < DELTAS_PER_SECOND
+    print(f"zotd --json: {rate:,.0f} deltas/s, at least {DELTAS_PER_SECOND:,}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
