@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import stat
 import sys
 import threading
@@ -78,6 +79,8 @@ class FileOutlet:
         while view and not self._broken:
             try:
                 view = view[os.write(self._fd, view) :]
+            except BlockingIOError:
+                select.select([], [self._fd], [])
             except OSError:
                 self._broken = True
                 self._lost()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
 from zotd.daemon.connection import Connection
@@ -25,31 +25,20 @@ LEVELS = ("off", "minimum", "low", "medium", "high", "xhigh", "max")
 """What `set_reasoning` takes."""
 
 
-class Desk:
-    """What a front needs of the process: `open` makes a session (and may be slow the first time)."""
+class Desk(Protocol):
+    """What a front needs of the process. `open` may be slow the first time: it loads the agent."""
 
-    def __init__(
-        self,
-        *,
-        identity: Callable[[], tuple[str, str]],
-        open_session: Callable[[], Session],
-        start_session: Callable[[Session], None],
-        close_session: Callable[[Session], Awaitable[None]],
-        set_model: Callable[[Session, str], None],
-        models: Callable[[], list[dict[str, Any]]],
-        fatal: Callable[[str], None],
-        tasks: asyncio.TaskGroup,
-        token: str = "",
-    ) -> None:
-        self.identity = identity
-        self.open_session = open_session
-        self.start_session = start_session
-        self.close_session = close_session
-        self.set_model = set_model
-        self.models = models
-        self.fatal = fatal
-        self.tasks = tasks
-        self.token = token
+    @property
+    def tasks(self) -> asyncio.TaskGroup: ...
+    @property
+    def token(self) -> str: ...
+    def identity(self) -> tuple[str, str]: ...
+    def models(self) -> list[dict[str, Any]]: ...
+    def open(self) -> Session: ...
+    def start(self, session: Session) -> None: ...
+    def set_model(self, session: Session, model: str) -> None: ...
+    async def close(self, session: Session) -> None: ...
+    def fatal(self, connection: Connection, message: str) -> None: ...
 
 
 class ZotFront:
@@ -125,7 +114,7 @@ class ZotFront:
         self._warm_up.cancel()
         if self._session is not None:
             self._session.detach(self)
-            await self._desk.close_session(self._session)
+            await self._desk.close(self._session)
 
     def _authenticate(self, command: Command) -> bool:
         """The token must come first, in `hello`. Compared in constant time."""
@@ -135,7 +124,7 @@ class ZotFront:
         if not hmac.compare_digest(str(command.params.get("token", "")).encode(), self._desk.token.encode()):
             self._refuse(command, "invalid token")
             self._connection.flush()
-            self._desk.fatal("invalid token")
+            self._desk.fatal(self._connection, "invalid token")
             return False
         self._trusted = True
         return True
@@ -157,13 +146,13 @@ class ZotFront:
         if self._session is None and not self._over and self._trusted:
             self._warm_up.cancel()
             try:
-                self._session = self._desk.open_session()
+                self._session = self._desk.open()
             except Exception as problem:
                 self._over = True
-                self._desk.fatal(str(problem))
+                self._desk.fatal(self._connection, str(problem))
                 return None
             self._session.attach(self)
-            self._desk.start_session(self._session)
+            self._desk.start(self._session)
         return self._session
 
     # Commands
@@ -178,7 +167,7 @@ class ZotFront:
                 provider, model = self._identity()
             except Exception as problem:
                 self._over = True
-                self._desk.fatal(str(problem))
+                self._desk.fatal(self._connection, str(problem))
                 return
             self._reply(
                 command,

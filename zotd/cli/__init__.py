@@ -1,0 +1,1 @@
+"""The command line: flags, and the one place where everything is built."""

@@ -1,0 +1,119 @@
+"""Owns the composition: the one place where a process is built from flags, and where signals arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zotd.base.limits import Limits
+from zotd.base.secret import Secret
+from zotd.cli.flags import Flags
+from zotd.daemon.spec import SessionSpec
+
+if TYPE_CHECKING:
+    from zotd.daemon.session import Session
+    from zotd.daemon.sessions import Sessions
+
+TOKEN_VARIABLES = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
+"""Our RPC tokens: taken from the environment at start-up, never handed to a child."""
+
+
+def run(flags: Flags) -> int:
+    """Do what the flags say. Returns the exit code."""
+    environ = dict(os.environ)
+    tokens = [environ.pop(name) for name in TOKEN_VARIABLES if name in environ]
+    try:
+        spec = _spec(flags, environ)
+    except OSError as wrong:
+        return _complain(str(wrong), 2)
+    limits = Limits()
+    if flags.mode == "models":
+        from zotd.cli.models import list_models
+
+        return list_models(environ)
+    if flags.mode == "rpc":
+        from zotd.cli.serve import serve
+
+        return _drive(serve(flags, spec, limits, next(filter(None, tokens), "")), fast=True)
+    from zotd.cli.oneshot import oneshot
+
+    return _drive(oneshot(flags, spec, limits), fast=False)
+
+
+class Agents:
+    """Sessions, loaded when the first one is opened: a health check never pays for the agent."""
+
+    def __init__(self, flags: Flags, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+        self._flags = flags
+        self._limits = limits
+        self._tasks = tasks
+        self._sessions: Sessions | None = None
+
+    @property
+    def sessions(self) -> Sessions:
+        if self._sessions is None:
+            from zotd.daemon.sessions import Sessions
+            from zotd.providers.registry import Providers
+
+            providers = Providers(
+                self._limits, insecure=self._flags.insecure, temperature=self._flags.temperature
+            )
+            self._sessions = Sessions(self._limits, self._tasks, providers)
+        return self._sessions
+
+    def open(self, spec: SessionSpec) -> Session:
+        return self.sessions.open(spec)
+
+    async def close(self) -> None:
+        if self._sessions is not None:
+            await self._sessions.close_all()
+
+
+def on_signals(callback: Callable[[], None]) -> None:
+    """SIGTERM, SIGINT and SIGHUP call `callback` on the running loop."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, callback)
+
+
+def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
+    cwd = Path(flags.cwd or ".").expanduser().absolute()
+    if not cwd.is_dir():
+        raise NotADirectoryError(f"--cwd {flags.cwd}: {cwd} is not a directory")
+    return SessionSpec(
+        cwd=cwd,
+        environ=environ,
+        provider=flags.provider,
+        model=flags.model,
+        base_url=flags.base_url,
+        api_key=Secret(flags.api_key) if flags.api_key else None,
+        reasoning=flags.reasoning,
+        script=Path(flags.script).absolute() if flags.script else None,
+        tools=flags.tools,
+        system_prompt=flags.system_prompt,
+        append_system_prompt=flags.append_system_prompt,
+        extensions=tuple(Path(path).expanduser().absolute() for path in flags.extensions),
+        discover_extensions=flags.discover_extensions,
+        max_steps=flags.max_steps,
+    )
+
+
+def _drive(work: Coroutine[Any, Any, int], *, fast: bool) -> int:
+    factory = None
+    if fast:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        code = runner.run(work)
+    return code
+
+
+def _complain(message: str, code: int) -> int:
+    sys.stderr.write(f"zotd: {message}\n")
+    return code

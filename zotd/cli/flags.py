@@ -1,0 +1,211 @@
+"""Owns the flags: one table gives parsing, help and the refusal of what this version cannot do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from typing import NoReturn
+
+from zotd import __version__
+
+REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
+_LEVELS = {"off": "", "minimal": "minimum", "maximum": "max"}
+
+LATER = {
+    "-c": "saved sessions",
+    "--continue": "saved sessions",
+    "-r": "saved sessions",
+    "--resume": "saved sessions",
+    "--session": "saved sessions",
+    "--connect": "the shared daemon",
+    "--idle-timeout": "the shared daemon",
+    "--no-yolo": "approvals",
+    "--max-cost-usd": "prices of models",
+    "--fallback-model": "retries",
+}
+"""Flags of zot and of later versions, with what each waits for. They are refused, never ignored."""
+
+_EPILOG = """\
+modes:
+  zotd -p PROMPT...          print the answer
+  zotd --json PROMPT...      print every event as a JSON line, the result last
+  zotd rpc                   serve one client on standard input and output (same as --mode rpc)
+  zotd rpc --listen unix:PATH  serve any number of clients on a Unix socket
+  zotd model install smollm2 fetch the small model that runs without a key
+
+exit codes: 0 answered, 1 agent or provider error, 2 usage, 4 a limit, 5 credentials, 124 time-out, 130 interrupted
+"""
+
+
+class UsageError(Exception):
+    """The command line is wrong; the message names what and the nearest right thing."""
+
+
+@dataclass(slots=True)
+class Flags:
+    """The command line, parsed. `mode` is print, json, rpc, or models; `help_text` is set for --help and --version."""
+
+    mode: str = ""
+    prompt: str = ""
+    provider: str = ""
+    model: str = ""
+    api_key: str = ""
+    base_url: str = ""
+    cwd: str = ""
+    script: str = ""
+    reasoning: str = ""
+    tools: tuple[str, ...] | None = None
+    system_prompt: str = ""
+    append_system_prompt: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    discover_extensions: bool = True
+    listen: tuple[str, ...] = ()
+    timeout: float = 0.0
+    max_steps: int = 0
+    output_schema: str = ""
+    temperature: float | None = None
+    insecure: bool = False
+    help_text: str = ""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def parse(argv: list[str]) -> Flags:
+    """Flags from the words after the program's name. Raises UsageError."""
+    parser = _parser()
+    _refuse_later(argv)
+    try:
+        known, rest = parser.parse_known_intermixed_args(argv)
+    except argparse.ArgumentError as wrong:
+        raise UsageError(str(wrong)) from None
+    if rest:
+        raise UsageError(_unknown(rest[0], parser))
+    if known.help:
+        return Flags(help_text=parser.format_help())
+    if known.version:
+        return Flags(help_text=f"zotd {__version__}\n")
+    return _settled(known)
+
+
+def _settled(known: argparse.Namespace) -> Flags:
+    words: list[str] = known.words
+    mode = known.mode or ("json" if known.json else "print" if known.print else "rpc" if known.rpc else "")
+    if known.list_models:
+        mode = "models"
+    elif not mode and words[:1] == ["rpc"]:
+        mode, words = "rpc", words[1:]
+    elif mode == "rpc" and words[:1] == ["rpc"]:
+        words = words[1:]
+    if mode == "rpc" and words:
+        raise UsageError(f"rpc takes no prompt, got {words[0]!r}: prompts come over the connection")
+    if not mode:
+        raise UsageError("say how to run: -p PROMPT, --json PROMPT or rpc (zotd --help lists all)")
+    if known.listen and mode != "rpc":
+        raise UsageError("--listen goes with rpc")
+    for address in known.listen:
+        if not address.startswith("unix:") or address == "unix:":
+            raise UsageError(f"--listen {address}: this version listens on unix:PATH only")
+    return Flags(
+        mode=mode,
+        prompt=" ".join(words),
+        provider=known.provider,
+        model=known.model,
+        api_key=known.api_key,
+        base_url=known.base_url,
+        cwd=known.cwd,
+        script=known.script,
+        reasoning=_LEVELS.get(known.reasoning, known.reasoning),
+        tools=() if known.no_tools else known.tools,
+        system_prompt=known.system_prompt,
+        append_system_prompt=tuple(known.append_system_prompt),
+        extensions=tuple(known.ext),
+        discover_extensions=not known.no_ext,
+        listen=tuple(known.listen),
+        timeout=known.timeout,
+        max_steps=known.max_steps,
+        output_schema=known.output_schema,
+        temperature=known.temperature,
+        insecure=known.insecure,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = int(os.environ.get("COLUMNS", "100")) if os.environ.get("COLUMNS", "100").isdigit() else 100
+    parser = _Parser(
+        prog="zotd",
+        usage="zotd [flags] [-p | --json] PROMPT...\n       zotd [flags] rpc [--listen unix:PATH]",
+        epilog=_EPILOG,
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, 2, 30, width),
+    )
+    add = parser.add_argument
+    add("words", nargs="*", help=argparse.SUPPRESS)
+    add("-h", "--help", action="store_true", help="show this and exit")
+    add("--version", action="store_true", help="show the version and exit")
+    add("-p", "--print", action="store_true", help="run one prompt and print the answer")
+    add("--json", action="store_true", help="run one prompt and print events as JSON lines")
+    add("--rpc", action="store_true", help="serve clients; same as the word rpc")
+    add("--mode", choices=("print", "json", "rpc"), help="the same three by name")
+    add("--listen", action="append", default=[], metavar="unix:PATH", help="serve a socket; repeatable")
+    add("--provider", default="", metavar="ID", help="scripted, local, ollama or openai-compatible")
+    add("--model", default="", metavar="ID", help="of that provider, or a PATH.gguf to run here")
+    add("--api-key", default="", metavar="KEY", help="better given by environment")
+    add("--base-url", default="", metavar="URL", help="of an OpenAI-compatible server")
+    add("--insecure", action="store_true", help="do not check the server's certificate")
+    add("--script", default="", metavar="FILE", help="what the scripted model answers (JSON or YAML)")
+    add("--reasoning", default="", choices=REASONING, metavar="LEVEL", help="off, minimum, low, medium, high, xhigh, max")
+    add("--temperature", type=float, metavar="T", help="sampling temperature")
+    add("--cwd", default="", metavar="DIR", help="work there instead of here")
+    add("--tools", type=_names, metavar="CSV", help="offer only these built-in tools")
+    add("--no-tools", action="store_true", help="offer none")
+    add("--system-prompt", default="", metavar="TEXT", help="instead of the built-in one")
+    add("--append-system-prompt", action="append", default=[], metavar="TEXT", help="repeatable")
+    add("-e", "--ext", action="append", default=[], metavar="DIR", help="load an extension for this run; repeatable")
+    add("--no-ext", "--no-extensions", action="store_true", help="load no installed extensions")
+    add("--no-skill", "--no-skills", action="store_true", help=argparse.SUPPRESS)
+    add("--with-skills", action="store_true", help=argparse.SUPPRESS)
+    add("--no-session", action="store_true", help=argparse.SUPPRESS)
+    add("--approval", choices=("auto",), default="auto", metavar="auto", help="tools run without asking")
+    add("--timeout", type=_seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
+    add("--max-steps", type=_count, default=0, metavar="N", help="model calls in one turn (exit 4)")
+    add("--output-schema", default="", metavar="FILE", help="the answer must be JSON that fits this schema")
+    add("--list-models", action="store_true", help="list models and exit")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return value
+
+
+def _refuse_later(argv: list[str]) -> None:
+    for word in argv[: argv.index("--")] if "--" in argv else argv:
+        if (waits_for := LATER.get(word.split("=", 1)[0])) is not None:
+            raise UsageError(f"{word.split('=', 1)[0]} needs {waits_for}, which this version does not have")
+
+
+def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
+    from difflib import get_close_matches
+
+    flag = word.split("=", 1)[0]
+    near = get_close_matches(flag, list(parser._option_string_actions), n=2)
+    return f"unknown flag {flag}" + (f": did you mean {' or '.join(near)}?" if near else "; zotd --help lists all")

@@ -1,0 +1,32 @@
+"""Owns the first millisecond: `--version` answers before anything else is imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Entry point of the `zotd` program. Returns its exit code."""
+    argv = sys.argv[1:]
+    if argv == ["--version"]:
+        from zotd import __version__
+
+        sys.stdout.write(f"zotd {__version__}\n")
+        return 0
+    if argv[:1] == ["model"]:
+        from zotd.cli.model import main as model
+
+        return model(argv[1:])
+    from zotd.cli.flags import Flags, UsageError, parse
+
+    try:
+        flags: Flags = parse(argv)
+    except UsageError as wrong:
+        sys.stderr.write(f"zotd: {wrong}\n")
+        return 2
+    if flags.help_text:
+        sys.stdout.write(flags.help_text)
+        return 0
+    from zotd.cli.app import run
+
+    return run(flags)
