@@ -1,0 +1,209 @@
+"""Owns which extensions there are: where to look, whose manifest counts, and what is wrong with the others.
+
+The order is the protocol document's ("Layout & discovery"): paths given for this run, then the project's
+own, then the global ones; inside a directory, by name. Candidates are told apart by the *name in the
+manifest*, before anything is started, and the first one wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import orjson
+
+from zotd.protocol.manifest import Manifest
+
+MANIFEST = "extension.json"
+THEMES = ("theme.json", "themes/theme.json")
+BOM = b"\xef\xbb\xbf"
+
+Scope: TypeAlias = Literal["flag", "project", "global"]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A good manifest and where it was found.
+
+    directory: absolute, as the user wrote it: symbolic links in it are followed, not resolved.
+    """
+
+    manifest: Manifest
+    directory: Path
+    scope: Scope
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which everybody else knows this extension."""
+        return self.manifest.name
+
+
+@dataclass(frozen=True, slots=True)
+class LoadError:
+    """A candidate that cannot be used. `str()` of it names the file, the key and what was expected.
+
+    path: the manifest, or the directory that should have held one.
+    key: the manifest's key, dotted, such as `args[1]`; empty when the file as a whole is at fault.
+    """
+
+    path: Path
+    key: str
+    message: str
+
+    @property
+    def extension(self) -> str:
+        """What to call it: the directory's name, since the manifest's cannot be trusted."""
+        directory = self.path.parent if self.path.name == MANIFEST else self.path
+        return directory.name or str(directory)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.key}: {self.message}" if self.key else f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """All that was found, each list in load order.
+
+    found: to be loaded, names unique. disabled: `enabled` is false. shadowed: its name was taken by
+    an earlier one, disabled or not.
+    """
+
+    found: list[Located] = field(default_factory=list)
+    errors: list[LoadError] = field(default_factory=list)
+    shadowed: list[Located] = field(default_factory=list)
+    disabled: list[Located] = field(default_factory=list)
+
+
+def discover(cwd: Path, home: Path, explicit: Sequence[Path] = (), installed: bool = True) -> Discovery:
+    """Read every manifest that matters for a session in `cwd`; starts nothing and writes nothing.
+
+    explicit: directories given for this run, relative to `cwd`; each must hold a manifest.
+    installed: whether the project's and the global directory are searched too.
+    One bad candidate never hides another: it becomes a LoadError.
+    """
+    result = Discovery()
+    names: set[str] = set()
+    seen: set[str] = set()
+    for directory, scope in _candidates(cwd, home, explicit, installed, result.errors):
+        real = os.path.realpath(directory)
+        if real in seen:  # one directory reached on two ways is one extension, not two of a name
+            continue
+        seen.add(real)
+        try:
+            manifest = read_manifest(directory)
+        except ManifestError as bad:
+            result.errors.append(bad.error)
+            continue
+        if manifest is None:
+            if scope == "flag":
+                missing = f"no {MANIFEST} here; expected an extension's directory"
+                result.errors.append(LoadError(directory, "", missing))
+            continue
+        located = Located(manifest, directory, scope)
+        if manifest.name in names:
+            result.shadowed.append(located)
+            continue
+        names.add(manifest.name)
+        (result.found if manifest.enabled else result.disabled).append(located)
+    return result
+
+
+def _candidates(
+    cwd: Path, home: Path, explicit: Sequence[Path], installed: bool, errors: list[LoadError]
+) -> Iterator[tuple[Path, Scope]]:
+    for path in explicit:
+        if "\0" in str(path):
+            errors.append(LoadError(path, "", "expected a path, got one with a NUL character"))
+            continue
+        yield Path(os.path.normpath(cwd / path.expanduser())), "flag"
+    if not installed:
+        return
+    places: tuple[tuple[Path, Scope], ...] = (
+        (cwd / ".zot" / "extensions", "project"),
+        (home / "extensions", "global"),
+    )
+    for place, scope in places:
+        try:
+            children = sorted(place.iterdir(), key=lambda child: child.name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            errors.append(LoadError(place, "", f"cannot be listed: {error.strerror}"))
+            continue
+        for child in children:
+            if child.is_dir():
+                yield child, scope
+
+
+class ManifestError(Exception):
+    """A manifest that breaks the rules; `error` says which and where."""
+
+    def __init__(self, error: LoadError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """The manifest in `directory`, None if there is no such file. Raises ManifestError."""
+    path = directory / MANIFEST
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        if not path.is_symlink():
+            return None
+        raise _bad(path, "", "is a symbolic link to nothing") from None
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        raise _bad(path, "", f"cannot be read: {error.strerror}") from None
+    try:
+        value = orjson.loads(data.removeprefix(BOM))
+    except orjson.JSONDecodeError as error:
+        raise _bad(path, "", f"expected JSON: {error}") from None
+    try:
+        manifest = msgspec.convert(value, Manifest)
+    except msgspec.ValidationError as error:
+        key, message = _explained(error, value)
+        raise _bad(path, key, message) from None
+    _check(path, directory, manifest)
+    return manifest
+
+
+def _bad(path: Path, key: str, message: str) -> ManifestError:
+    return ManifestError(LoadError(path, key, message))
+
+
+def _explained(error: msgspec.ValidationError, value: Any) -> tuple[str, str]:
+    """The key and the sentence of a type error, in JSON's words."""
+    text, _, where = str(error).partition(" - at `$")
+    if "missing required field" in text:
+        return text.split("`")[1], "is required and missing"
+    key = where.rstrip("`").removeprefix(".")
+    if not isinstance(value, dict):
+        return "", "expected a JSON object"
+    for ours, theirs in (("bool", "true or false"), ("str", "a string"), ("array", "a list")):
+        text = text.replace(f"`{ours}`", theirs)
+    return key, text.replace("Expected", "expected").replace("`", "")
+
+
+def _check(path: Path, directory: Path, manifest: Manifest) -> None:
+    """What types cannot say: a name, something to run or to show, skills that stay inside."""
+    if not manifest.name.strip():
+        raise _bad(path, "name", "expected a name, got an empty string")
+    if not manifest.exec and not manifest.skills and not has_theme(directory):
+        raise _bad(
+            path, "exec", f"expected a program to run; only an extension with {THEMES[0]} or skills has none"
+        )
+    root = os.path.realpath(directory)
+    for index, skill in enumerate(manifest.skills):
+        if "\0" in skill or not Path(os.path.realpath(directory / skill)).is_relative_to(root):
+            raise _bad(path, f"skills[{index}]", f"expected a path inside {directory}, got {skill}")
+
+
+def has_theme(directory: Path) -> bool:
+    """Whether a theme lies in one of the two places the protocol document names."""
+    return any((directory / theme).is_file() for theme in THEMES)
