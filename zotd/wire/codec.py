@@ -6,7 +6,6 @@ names) and never lets a raw U+2028 or U+2029 out, which some readers take for li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias, get_args
 
@@ -14,12 +13,17 @@ import orjson
 
 FrameId: TypeAlias = str | int | float
 
-_ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,18})\b)')
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
+DEEPEST = 240
+"""Levels of arrays and objects that are written; orjson reads 1,024 but writes only 254."""
+
+# Patterns are compiled when something is wrong, not at import: start-up is counted in milliseconds.
+_ID = rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,18})\b)'
+_ESCAPE = (
+    rb"(?s)\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-_ERROR_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+
+_PANELS = ("open_panel", "panel")
+"""Members that are objects of our own vocabulary; in all other objects `null` is data."""
 
 
 class WireError(Exception):
@@ -67,7 +71,8 @@ def decode(payload: bytes) -> Any:
 def encode(value: Any) -> bytes:
     """One line of JSON for a value of plain types and structs, without a line end.
 
-    Raises TypeError for what JSON cannot hold, which is a mistake of the caller.
+    What nests deeper than `DEEPEST` is written as a text that says so. Raises TypeError for what JSON cannot
+    hold, which is a mistake of the caller.
     """
     try:
         payload = orjson.dumps(value, default=to_wire)
@@ -112,16 +117,28 @@ def from_wire(value: Mapping[str, Any], frames: Mapping[str, type]) -> Any:
     if struct is None:
         raise UnknownType(kind if isinstance(kind, str) else None, frame_id)
     try:
-        return msgspec.convert(value, struct)
+        return msgspec.convert(_without_nulls(value), struct)
     except msgspec.ValidationError as error:
-        found = _ERROR_PATH.match(str(error))
-        what, path = (found["what"], found["path"]) if found else (str(error), None)
-        raise BadField(str(kind), path or "$", what, frame_id) from None
+        what, _, path = str(error).partition(" - at `")
+        raise BadField(str(kind), path.rstrip("`") or "$", what, frame_id) from None
+
+
+def _without_nulls(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A member that is `null` counts as absent: many languages write their empty values so."""
+    if None in value.values() or any(isinstance(value.get(name), dict) for name in _PANELS):
+        return {
+            key: _without_nulls(item) if key in _PANELS and isinstance(item, dict) else item
+            for key, item in value.items()
+            if item is not None
+        }
+    return value
 
 
 def near_id(head: bytes) -> FrameId | None:
     """The first `id` in text that is no JSON, as far as it can be read; None if there is none."""
-    found = _ID.search(head)
+    import re
+
+    found = re.search(_ID, head)
     if found is None:
         return None
     if found[2] is not None:
@@ -154,7 +171,9 @@ def _id_of(value: Mapping[str, Any]) -> FrameId | None:
 def _decode_again(payload: bytes, error: orjson.JSONDecodeError) -> Any:
     """Mends lone surrogate escapes, the one fault that is common and harmless; else says what is wrong."""
     if "surrogate" in error.msg:
-        mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], payload)
+        import re
+
+        mended = re.sub(_ESCAPE, lambda found: rb"\ufffd" if found[1] else found[0], payload)
         try:
             return orjson.loads(mended)
         except orjson.JSONDecodeError as still:
@@ -171,16 +190,18 @@ def _reason(payload: bytes, error: orjson.JSONDecodeError) -> str:
     return f"{error.msg.split(': line')[0]} at byte {len(text[: error.pos].encode())}"
 
 
-def _representable(value: Any) -> Any:
-    """The same value with text that is valid Unicode and numbers that fit 64 bits."""
+def _representable(value: Any, depth: int = 0) -> Any:
+    """The same value with text that is valid Unicode, numbers that fit 64 bits, and no depth orjson refuses."""
+    if depth > DEEPEST:
+        return "(nested too deeply)"
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 64:
         return float(value)
     if isinstance(value, dict):
-        return {_representable(key): _representable(item) for key, item in value.items()}
+        return {_representable(key): _representable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_representable(item) for item in value]
+        return [_representable(item, depth + 1) for item in value]
     if hasattr(value, "__struct_config__"):
-        return _representable(to_wire(value))
+        return _representable(to_wire(value), depth)
     return value

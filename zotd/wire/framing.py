@@ -7,7 +7,6 @@ Two framings exist: one value per LF line, and the LSP base protocol (`Content-L
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple, TypeAlias
 
 import orjson
@@ -20,8 +19,8 @@ INCREDIBLE_FRAMES = 64
 """A declared length beyond this many times the limit is damage, not a large frame: skipping it by count
 would swallow everything the peer sends for minutes, so the next header is looked for instead."""
 
-_PLAIN_HEADER = re.compile(rb"Content-Length: (\d{1,10})\r\n\r\n")
-_ANY_HEADER = re.compile(rb"content-length[ \t]*:[ \t]*\d{1,20}[ \t]*\r?\n", re.IGNORECASE)
+_PLAIN_HEADER = b"Content-Length: "
+_PLAIN_END = b"\r\n\r\n"
 _HEADER_START = b"content-"
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
@@ -197,19 +196,22 @@ class HeaderBuffer:
         self._start += step
 
     def _advance_lost(self) -> None:
-        found = _ANY_HEADER.search(self._buffer, self._start)
+        found = _find_header(self._buffer, self._start)
         if found is None:
             self._start = max(self._start, len(self._buffer) - _RESYNC_OVERLAP)
         else:
-            self._start = found.start()
+            self._start = found
             self._lost = False
 
     def _read_headers(self) -> Frame | None:
         """Sets `_body` when the headers are complete. Returns what is wrong with them, if anything."""
-        plain = _PLAIN_HEADER.match(self._buffer, self._start)
-        if plain is not None:
-            self._start = plain.end()
-            return self._declare(int(plain[1]))
+        buffer, start = self._buffer, self._start
+        if buffer.startswith(_PLAIN_HEADER, start):
+            digits = start + len(_PLAIN_HEADER)
+            stop = buffer.find(_PLAIN_END, digits, digits + 20)
+            if stop > 0 and buffer[digits:stop].isdigit():
+                self._start = stop + len(_PLAIN_END)
+                return self._declare(int(buffer[digits:stop]))
         return self._read_unusual_headers()
 
     def _read_unusual_headers(self) -> Frame | None:
@@ -354,9 +356,9 @@ class Framer:
 
     def _unread_header(self, line: Frame) -> None:
         """Junk without a line end may stand right before the first header; then that is where to go on."""
-        found = _ANY_HEADER.search(line + b"\n") if isinstance(line, bytes) and line[-1:].isdigit() else None
+        found = _find_header(line + b"\n") if isinstance(line, bytes) and line[-1:].isdigit() else None
         if found is not None and isinstance(line, bytes):
-            self._undecided = line[found.start() :] + b"\n" + self._take_undecided()
+            self._undecided = line[found:] + b"\n" + self._take_undecided()
 
     def _next_headers(self) -> Frame | None:
         self._headers.add(self._take_undecided())
@@ -364,6 +366,14 @@ class Framer:
         if self._headers.between:
             self._undecided = self._headers.rest()
         return frame
+
+
+def _find_header(data: bytes | bytearray, start: int = 0) -> int | None:
+    """Where the next complete `Content-Length: N` line begins. The pattern is compiled when damage comes."""
+    import re
+
+    found = re.compile(rb"content-length[ \t]*:[ \t]*\d{1,20}[ \t]*\r?\n", re.IGNORECASE).search(data, start)
+    return None if found is None else found.start()
 
 
 def _is_json(payload: bytes) -> bool:
