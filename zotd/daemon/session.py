@@ -190,6 +190,11 @@ class Session:
         self._running.cancel()
         return True
 
+    def cancel_commands(self) -> None:
+        """Stop waiting for the answers of commands that run."""
+        for command in tuple(self._commands):
+            command.cancel()
+
     def unqueue(self) -> list[str]:
         """Empty the queue and give back the texts, so that nothing typed is lost."""
         dropped, self.queue = list(self.queue), deque()
@@ -221,8 +226,7 @@ class Session:
         self._closing = True
         self.unqueue()
         self.abort()
-        for command in tuple(self._commands):
-            command.cancel()
+        self.cancel_commands()
         await self.settled()
         if self.loading is not None:
             self.loading.cancel()
