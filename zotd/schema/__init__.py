@@ -1,0 +1,1 @@
+"""Owns what is generated from the protocol's types: the JSON Schema and the reference pages."""

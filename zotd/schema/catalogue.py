@@ -1,0 +1,72 @@
+"""Owns the list of what is published: which structs and unions, in which order."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, get_args
+
+import msgspec
+
+from zotd.protocol.content import Block, ContextUse, Message, ToolCallInfo, Usage
+from zotd.protocol.envelope import Envelope
+from zotd.protocol.events import Event
+from zotd.protocol.frames import FromExtension, FromHost, HostInfo, PanelSpec
+from zotd.protocol.manifest import Manifest
+from zotd.protocol.session import (
+    ExtensionInfo,
+    Note,
+    Panel,
+    PendingApproval,
+    Preview,
+    QueuedTurn,
+    SessionInfo,
+)
+
+StructType: TypeAlias = type[msgspec.Struct]
+
+
+def members(union: Any) -> tuple[StructType, ...]:
+    """The structs of a union, in its order."""
+    return get_args(union)
+
+
+BLOCKS = members(Block)
+EVENTS = members(Event)
+FRAMES_FROM_EXTENSION = members(FromExtension)
+FRAMES_FROM_HOST = members(FromHost)
+EVENT_SHAPES: tuple[StructType, ...] = (
+    Message,
+    *BLOCKS,
+    ToolCallInfo,
+    Usage,
+    ContextUse,
+    SessionInfo,
+    QueuedTurn,
+    Note,
+    Panel,
+    Preview,
+    PendingApproval,
+    ExtensionInfo,
+)
+FRAME_SHAPES: tuple[StructType, ...] = (PanelSpec, HostInfo)
+UNIONS: dict[str, tuple[StructType, ...]] = {
+    "Block": BLOCKS,
+    "Event": EVENTS,
+    "FromExtension": FRAMES_FROM_EXTENSION,
+    "FromHost": FRAMES_FROM_HOST,
+}
+"""Every union by name; the JSON Schema has a definition for each."""
+
+STRUCTS: tuple[StructType, ...] = tuple(
+    dict.fromkeys(
+        (
+            *EVENT_SHAPES,
+            Envelope,
+            *EVENTS,
+            *FRAME_SHAPES,
+            *FRAMES_FROM_EXTENSION,
+            *FRAMES_FROM_HOST,
+            Manifest,
+        )
+    )
+)
+"""Every struct, once."""
