@@ -35,11 +35,11 @@ class WireError(Exception):
         self.id = id
 
 
-class Malformed(WireError):  # noqa: N818
+class Malformed(WireError):
     """Not JSON, not UTF-8, or not an object where one was due. The message says where."""
 
 
-class UnknownType(WireError):  # noqa: N818
+class UnknownType(WireError):
     """An object whose `type` names no frame; `type` is what it said, or None when it said nothing usable."""
 
     def __init__(self, type: str | None, id: FrameId | None = None) -> None:  # noqa: A002
@@ -48,7 +48,7 @@ class UnknownType(WireError):  # noqa: N818
         self.type = type
 
 
-class BadField(WireError):  # noqa: N818
+class BadField(WireError):
     """A field with a wrong type, or one that is missing. `path` is a JSON path such as `$.name`."""
 
     def __init__(self, type: str, path: str, what: str, id: FrameId | None = None) -> None:  # noqa: A002
@@ -191,7 +191,7 @@ def _reason(payload: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 def _representable(value: Any, depth: int = 0) -> Any:
-    """The same value with text that is valid Unicode, numbers that fit 64 bits, and no depth orjson refuses."""
+    """The same value with text that is valid Unicode, numbers that fit 64 bits, a depth orjson writes."""
     if depth > DEEPEST:
         return "(nested too deeply)"
     if isinstance(value, str):

@@ -19,7 +19,7 @@ class SseEvent(NamedTuple):
     retry: int | None
 
 
-class SseTooLarge(Exception):  # noqa: N818
+class SseTooLarge(Exception):
     """One event passed the limit. `events` are the complete ones before it; the stream cannot go on."""
 
     def __init__(self, limit: int, events: list[SseEvent]) -> None:
@@ -106,7 +106,7 @@ class SseDecoder:
         self._event = ""
 
     def _field(self, line: bytes) -> None:
-        """Any line but `data: …`, which is read inline for speed. One that begins with a colon is a comment."""
+        """Any line but `data: …`, which is read inline for speed. A colon begins a comment."""
         self._size += len(line)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
