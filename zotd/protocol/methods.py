@@ -1,0 +1,250 @@
+"""Owns the JSON-RPC methods: their params and results. Imported only by who speaks JSON-RPC."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from zotd.protocol.content import Block, Image, Role, Usage
+from zotd.protocol.session import SessionInfo
+
+PROTOCOL_VERSION = 1
+"""The major version both sides must share."""
+
+
+class Params(Struct, frozen=True, kw_only=True):
+    """The parent of all params. Unknown members, `_meta` among them, are ignored."""
+
+
+class ClientInfo(Struct, frozen=True, kw_only=True):
+    """A front end. name: as people know it. version: its own.
+
+    Example: {"name":"nvim","version":"0.11"}
+    """
+
+    name: str = "client"
+    version: str = ""
+
+
+class Initialize(Params):
+    """First call of a connection.
+
+    protocol_version: the version the client speaks.
+    client: who it is.
+    capabilities: what it can show; names that are not known are ignored.
+    token: needed when the daemon was started with one.
+    cwd: absolute path that `session/new` works in when it names none.
+
+    Example: {"protocol_version":1,"client":{"name":"nvim","version":"0.11"},"capabilities":{}}
+    """
+
+    protocol_version: int
+    client: ClientInfo = field(default_factory=ClientInfo)
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    token: str = ""
+    cwd: str | None = None
+
+
+class Initialized(Struct, frozen=True, kw_only=True):
+    """Answers `initialize`.
+
+    protocol_version: the version the daemon speaks.
+    server: who it is.
+    capabilities: the methods that exist, by name.
+
+    Example: {"protocol_version":1,"server":{"name":"zotd","version":"0.1.0"},"capabilities":{"methods":["ping"]}}
+    """
+
+    protocol_version: int
+    server: ClientInfo
+    capabilities: dict[str, Any]
+
+
+class SessionNew(Params):
+    """Opens a session and attaches the caller to it. What is absent comes from the daemon's own flags.
+
+    cwd: absolute path; the connection's when absent.
+    provider: id such as `scripted` or `openai-compatible`.
+    model: id of that provider.
+    reasoning: a level, `off` for none.
+    api_key: for this session only; never stored or shown.
+    base_url: of an OpenAI-compatible server.
+    env: the environment for extensions and shell commands, whole; the daemon's own when absent.
+    system_prompt: instead of the built-in one.
+    append_system_prompt: paragraphs after it.
+    tools: names of the built-in tools to offer.
+    extensions: absolute paths of extension directories to load ahead of installed ones.
+    discover_extensions: whether installed ones are loaded too.
+    max_steps: model calls in one turn.
+
+    Example: {"cwd":"/home/user/project","provider":"scripted"}
+    """
+
+    cwd: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    reasoning: Literal["off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"] | None = None
+    api_key: str | None = None
+    base_url: str | None = None
+    env: dict[str, str] | None = None
+    system_prompt: str | None = None
+    append_system_prompt: list[str] | None = None
+    tools: list[str] | None = None
+    extensions: list[str] | None = None
+    discover_extensions: bool | None = None
+    max_steps: int | None = None
+
+
+class SessionRef(Params):
+    """Names a session. session_id: as `session/new` gave it.
+
+    Example: {"session_id":"8f37d5f6"}
+    """
+
+    session_id: str
+
+
+class SessionResult(Struct, frozen=True, kw_only=True):
+    """One session, as it stands.
+
+    session: its live state.
+    """
+
+    session: SessionInfo
+
+
+class SessionMessages(SessionRef):
+    """A page of the conversation.
+
+    session_id: whose.
+    since: messages after this message_id; from the start when absent.
+    limit: at most so many.
+
+    Example: {"session_id":"8f37d5f6","limit":100}
+    """
+
+    since: int | None = None
+    limit: int | None = None
+
+
+class MessageRow(Struct, frozen=True, kw_only=True):
+    """A message and its place.
+
+    message_id: its ordinal, from 1.
+    role: who speaks.
+    content: blocks.
+    time: RFC 3339 UTC.
+    """
+
+    message_id: int
+    role: Role
+    content: list[Block]
+    time: str
+
+
+class Messages(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A page of messages.
+
+    messages: in order.
+    next: pass as `since` for the following page; absent on the last.
+    """
+
+    messages: list[MessageRow]
+    next: int | None = None
+
+
+class TurnStartParams(SessionRef):
+    """Sends a prompt.
+
+    session_id: to whom.
+    text: the prompt; a registered `/command` runs instead.
+    images: pictures that go with it.
+    if_busy: `queue` waits its turn, `reject` fails with kind `busy`.
+
+    Example: {"session_id":"8f37d5f6","text":"fix the test"}
+    """
+
+    text: str
+    images: list[Image] = field(default_factory=list)
+    if_busy: Literal["queue", "reject"] = "queue"
+
+
+class TurnAccepted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Answers `turn/start`.
+
+    turn_id: of the turn; its `done` carries it.
+    state: `started`, `queued` or `command`.
+    position: in the queue, from 1.
+
+    Example: {"turn_id":"b2c7","state":"queued","position":1}
+    """
+
+    turn_id: str
+    state: Literal["started", "queued", "command"]
+    position: int | None = None
+
+
+class TurnWait(SessionRef):
+    """Waits for a turn's end.
+
+    session_id: whose turn.
+    turn_id: of the last 1,000 turns.
+
+    Example: {"session_id":"8f37d5f6","turn_id":"b2c7"}
+    """
+
+    turn_id: str
+
+
+class TurnError(Struct, frozen=True, kw_only=True):
+    """Why a turn failed.
+
+    kind: a stable word.
+    message: for a person.
+
+    Example: {"kind":"provider_error","message":"529 overloaded"}
+    """
+
+    kind: str
+    message: str
+
+
+class TurnResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a turn ended.
+
+    stop: `end_turn`, `length`, `error` or `aborted`.
+    text: the last assistant text.
+    usage: of the whole turn.
+    error: set when stop is `error`.
+    """
+
+    stop: str
+    text: str
+    usage: Usage
+    error: TurnError | None = None
+
+
+class TurnAbort(SessionRef):
+    """Stops the running turn.
+
+    session_id: whose.
+    clear_queue: also empties the queue and gives its texts back.
+
+    Example: {"session_id":"8f37d5f6","clear_queue":true}
+    """
+
+    clear_queue: bool = False
+
+
+class TurnAborted(Struct, frozen=True, kw_only=True):
+    """Answers `turn/abort`.
+
+    aborted: whether a turn was running.
+    unqueued: texts of the prompts taken from the queue.
+
+    Example: {"aborted":true,"unqueued":[]}
+    """
+
+    aborted: bool
+    unqueued: list[str]
