@@ -84,7 +84,9 @@ class SessionNew(Params):
     cwd: str | None = None
     provider: str | None = None
     model: str | None = None
-    reasoning: Literal["off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"] | None = None
+    reasoning: (
+        Literal["off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"] | None
+    ) = None
     api_key: str | None = None
     base_url: str | None = None
     env: dict[str, str] | None = None

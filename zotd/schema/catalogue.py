@@ -11,6 +11,7 @@ from zotd.protocol.envelope import Envelope
 from zotd.protocol.events import Event
 from zotd.protocol.frames import FromExtension, FromHost, HostInfo, PanelSpec
 from zotd.protocol.manifest import Manifest
+from zotd.protocol.replies import Response, RunResult
 from zotd.protocol.session import (
     ExtensionInfo,
     Note,
@@ -33,6 +34,7 @@ BLOCKS = members(Block)
 EVENTS = members(Event)
 FRAMES_FROM_EXTENSION = members(FromExtension)
 FRAMES_FROM_HOST = members(FromHost)
+REPLIES: tuple[StructType, ...] = (Response, RunResult)
 EVENT_SHAPES: tuple[StructType, ...] = (
     Message,
     *BLOCKS,
@@ -62,6 +64,7 @@ STRUCTS: tuple[StructType, ...] = tuple(
             *EVENT_SHAPES,
             Envelope,
             *EVENTS,
+            *REPLIES,
             *FRAME_SHAPES,
             *FRAMES_FROM_EXTENSION,
             *FRAMES_FROM_HOST,

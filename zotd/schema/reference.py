@@ -17,6 +17,7 @@ from zotd.schema.catalogue import (
     FRAME_SHAPES,
     FRAMES_FROM_EXTENSION,
     FRAMES_FROM_HOST,
+    REPLIES,
     StructType,
 )
 from zotd.schema.docstrings import documentation
@@ -49,6 +50,7 @@ def events_page() -> str:
         "## The envelope",
         *_body(Envelope),
         *_section("Every event", EVENTS),
+        *_section("Lines that are no events", REPLIES),
         *_section("Shapes", EVENT_SHAPES),
     ]
     return "\n\n".join(parts) + "\n"
@@ -94,10 +96,9 @@ def _body(struct: StructType) -> list[str]:
 def _fields(struct: StructType) -> tuple[inspect.Field, ...]:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    # What a frame must have comes first; what it inherits, last.
-    return tuple(
-        sorted(info.fields, key=lambda field: (not field.required, field.encode_name == "session_id"))
-    )
+    inherited = FrameBase.__struct_fields__ if issubclass(struct, FrameBase) else ()
+    # What must be there comes first; what every frame has, last.
+    return tuple(sorted(info.fields, key=lambda field: (not field.required, field.name in inherited)))
 
 
 def _row(field: inspect.Field, meaning: str) -> str:
