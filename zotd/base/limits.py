@@ -46,6 +46,10 @@ class Limits:
     """Lines of one `read`, and of the tail that `bash` shows: what a model can use at once."""
     read_bytes: int = 50 * KIB
     """Bytes of the same."""
+    read_count_bytes: int = 64 * MIB
+    """A file up to this size is read to its end so that its lines can be counted; that takes 50 ms."""
+    off_loop_bytes: int = 256 * KIB
+    """File work beyond this goes to a thread: it would hold all sessions for a millisecond or more."""
     image_bytes: int = 5 * MIB
     """A picture handed to a model; providers refuse larger ones."""
     bash_s: float = 120.0
@@ -54,6 +58,8 @@ class Limits:
     """The longest `timeout` a model may ask for."""
     bash_kill_s: float = 1.0
     """SIGTERM to SIGKILL for a command's group, so that all is gone within two seconds."""
+    bash_file_bytes: int = 1_024 * MIB
+    """Output of one command; a runaway is stopped before it fills the disk."""
     progress_s: float = 0.05
     """Output of a command is gathered this long into one `tool_progress`."""
 
