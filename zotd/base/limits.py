@@ -74,6 +74,10 @@ class Limits:
     """To a provider's socket."""
     silence_s: float = 120.0
     """Between two bytes of a stream: slow models think, dead ones hang."""
+    usage_s: float = 5.0
+    """After a model said why it stopped: for its usage figures, which a few servers never send."""
+    stream_end_s: float = 0.1
+    """After a stream said that it is done: for its last bytes, so that the connection can be used again."""
     local_start_s: float = 60.0
     """A model file from disk to its first answer."""
 

@@ -1,14 +1,16 @@
-"""Owns the one HTTP client of all adapters: made at the first request, and what its failures mean to a person."""
+"""Owns the HTTP client that all adapters share, and says what its failures mean to a person."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zotd.agent.ports import ProviderError
 from zotd.base.limits import Limits
+from zotd.base.secret import Secret
 from zotd.wire.sse import SseDecoder, SseEvent, SseTooLarge
 
 if TYPE_CHECKING:
@@ -17,22 +19,44 @@ if TYPE_CHECKING:
 _ERROR_BYTES = 65_536  # of an error's body: its message is at the start
 _SHOWN_CHARS = 500  # of that message, in ours
 _AUTH = (401, 403)
+_LOOPBACK = re.compile(r"http://(localhost|127\.[\d.]+|\[::1\])([:/]|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a request goes. `key_source` says where its key came from, empty without one: it is in messages."""
+    """Where a request goes, and the key that opens it.
+
+    key_source: where the key came from, such as `--api-key`; it is named when the key is refused.
+    """
 
     url: str
-    headers: Mapping[str, str] = field(repr=False)
+    key: Secret | None = None
     key_source: str = ""
-    trust_env: bool = True
+
+    def headers(self) -> dict[str, str]:
+        """What carries the key. Raises ProviderError for a key that no header can carry."""
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        if self.key:
+            text = self.key.reveal().strip()
+            if not (text.isascii() and text.isprintable()):
+                raise ProviderError(
+                    f"the key from {self.key_source} holds characters that no key has",
+                    kind="provider_auth",
+                    hint="copy it again, without line breaks",
+                )
+            headers["authorization"] = f"Bearer {text}"
+        return headers
+
+    def redacted(self, text: str) -> str:
+        """`text` without the key, which some servers quote when they refuse it."""
+        return text.replace(self.key.reveal().strip(), "***") if self.key else text
 
 
 class Http:
     """Streams answers. A client costs 26 ms to make, so there is one for all requests of a process.
 
-    insecure: do not check certificates (`--insecure`). Proxies come from the environment.
+    insecure: do not check certificates (`--insecure`). Proxies come from the environment, but plain HTTP to
+    this machine goes straight.
     """
 
     def __init__(self, limits: Limits, *, insecure: bool = False) -> None:
@@ -47,9 +71,9 @@ class Http:
         """
         import httpx2
 
-        headers = {"content-type": "application/json", "accept": "text/event-stream", **endpoint.headers}
+        headers = endpoint.headers()
         try:
-            client = self._client(endpoint.trust_env)
+            client = self._client(not _LOOPBACK.match(endpoint.url))
             async with client.stream("POST", endpoint.url, content=body, headers=headers) as response:
                 if response.status_code != 200 or _is_json(response):
                     raise _refused(endpoint, response.status_code, await _start(response))
@@ -118,11 +142,11 @@ class Http:
             case httpx2.ProtocolError() | httpx2.NetworkError():
                 return ProviderError(f"{url}: the connection broke before the answer was complete: {error}")
             case _:
-                return ProviderError(f"{url}: {error or type(error).__name__}")
+                return ProviderError(f"{url}: {str(error) or type(error).__name__}")
 
 
 def message_of(body: bytes) -> str:
-    """What an error body says: the `error.message` or `message` of JSON, else its text, cut to a few lines."""
+    """What an error body says: the `error.message` or `message` of JSON, else its text, cut short."""
     import orjson
 
     try:
@@ -158,7 +182,7 @@ async def _start(response: httpx2.Response) -> bytes:
 
 
 def _refused(endpoint: Endpoint, status: int, body: bytes) -> ProviderError:
-    said = message_of(body) or "no reason given"
+    said = endpoint.redacted(message_of(body)) or "no reason given"
     if status == 200:
         return ProviderError(f"{endpoint.url}: expected a stream of events, got JSON: {said}", status=status)
     if status in _AUTH:
