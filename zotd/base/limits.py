@@ -32,6 +32,8 @@ class Limits:
     """`shutdown` to exit, for all extensions together, as the protocol document says."""
     terminate_s: float = 1.0
     """SIGTERM to SIGKILL."""
+    last_words_s: float = 0.1
+    """After an extension's exit: for what it wrote last, should a child of its hold the pipe open."""
     banner_lines: int = 20
     """Lines before `hello` that are no JSON: runtimes print banners."""
     outgoing_frames: int = 256
