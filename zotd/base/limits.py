@@ -82,6 +82,8 @@ class Limits:
     """After a stream said that it is done: for its last bytes, so that the connection can be used again."""
     local_start_s: float = 60.0
     """A model file from disk to its first answer."""
+    local_stop_s: float = 2.0
+    """End of input to SIGKILL for the process of an embedded model, which ends in 0.02 s."""
 
     # Connections
     client_queue_bytes: int = 8 * MIB

@@ -89,7 +89,7 @@ class OpenAIChat:
                         self._read(answer, event.data)
 
     def _read(self, answer: _Answer, data: str) -> list[ProviderEvent]:
-        """What one chunk adds to the answer. Raises ProviderError for one that is an error, or is no chunk."""
+        """What one chunk adds to the answer. Raises ProviderError for an error, or for no chunk at all."""
         import orjson
 
         where = self._endpoint.url
@@ -151,7 +151,7 @@ class _Answer:
 
 
 def chat_url(base_url: str) -> str:
-    """Where to POST: `/chat/completions` under the version segment of the base, or under `/v1` without one."""
+    """Where to POST: `/chat/completions` under the base's version segment, or under `/v1` if it has none."""
     base = base_url.rstrip("/")
     versioned = re.search(r"/v\d+[a-z0-9]*$", base)
     return base + ("/chat/completions" if versioned else "/v1/chat/completions")
