@@ -114,6 +114,7 @@ class Run:
         if self._end:
             return Outcome("aborted")
         accepted = await self._session.submit(text)
+        accepted.begin()
         if self._end:
             self._session.unqueue()
         outcome = await self._session.wait(accepted.turn_id)

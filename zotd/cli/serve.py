@@ -121,6 +121,7 @@ class Server:
             api_key=spec.api_key,
             environ=spec.environ,
             home=zot_home(spec.environ),
+            cwd=spec.cwd,
         )
         return choice.provider, choice.model
 

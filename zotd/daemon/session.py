@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import Tool
@@ -39,6 +39,7 @@ class Turn:
     client: str
     started: Callable[[], None] = field(repr=False)
     finished: asyncio.Future[Outcome] = field(repr=False)
+    may_run: bool = False
 
     @property
     def text(self) -> str:
@@ -47,10 +48,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a prompt: `state` is started, queued or command; `position` counts from 1 in the queue."""
+    """What became of a prompt: `position` counts from 1 in the queue.
+
+    Nothing happens before `begin` is called, so that an answer can leave ahead of the events.
+    """
 
     turn_id: str
-    state: str
+    state: Literal["started", "queued", "command"]
+    begin: Callable[[], None] = field(repr=False)
     position: int = 0
 
 
@@ -153,25 +158,20 @@ class Session:
         `started` is called before the first event of the turn or command.
         """
         await self.loaded()
-        turn_id = uuid.uuid4().hex
-        self.updated = now()
-        finished: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._remember(turn_id, finished)
         content: list[Block] = [*([Text(text)] if text or not images else []), *images]
-        turn = Turn(turn_id, content, client, started, finished)
+        turn = self._turn(content, client, started)
         invocation = self.host.find(text) if self.host is not None and not images else None
         if invocation is not None or (text.strip() == "/clear" and not images):
-            self._spawn_command(turn, invocation)
-            return Accepted(turn_id, "command")
-        return self._enqueue(turn)
+            return Accepted(turn.id, "command", lambda: self._spawn_command(turn, invocation))
+        idle = self.active is None and not self.queue
+        self.queue.append(turn)
+        position = 0 if idle else len(self.queue)
+        return Accepted(turn.id, "started" if idle else "queued", lambda: self._release(turn), position)
 
-    def run_command(self, invocation: Invocation) -> str:
-        """Run a command that was named, not typed. Returns its turn's id."""
-        finished: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        turn = Turn(uuid.uuid4().hex, [], "client", lambda: None, finished)
-        self._remember(turn.id, finished)
-        self._spawn_command(turn, invocation)
-        return turn.id
+    def run_command(self, invocation: Invocation) -> Accepted:
+        """Run a command that was named, not typed."""
+        turn = self._turn([], "client", lambda: None)
+        return Accepted(turn.id, "command", lambda: self._spawn_command(turn, invocation))
 
     async def loaded(self) -> None:
         """Until the extensions are ready, or were given the time they get together."""
@@ -234,20 +234,22 @@ class Session:
         if self.host is not None:
             await self.host.stop()
 
-    def _remember(self, turn_id: str, finished: asyncio.Future[Outcome]) -> None:
-        self._turns[turn_id] = finished
+    def _turn(self, content: list[Block], client: str, started: Callable[[], None]) -> Turn:
+        self.updated = now()
+        finished: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        turn = Turn(uuid.uuid4().hex, content, client, started, finished)
+        self._turns[turn.id] = finished
         while len(self._turns) > self.limits.turns_kept and next(iter(self._turns.values())).done():
             del self._turns[next(iter(self._turns))]
+        return turn
 
-    def _enqueue(self, turn: Turn) -> Accepted:
-        idle = self.active is None and not self.queue
-        self.queue.append(turn)
+    def _release(self, turn: Turn) -> None:
+        turn.may_run = True
         if self._worker is None or self._worker.done():
             self._worker = self._tasks.create_task(self._work(), name=f"turns of {self.id}")
-        return Accepted(turn.id, "started") if idle else Accepted(turn.id, "queued", len(self.queue))
 
     async def _work(self) -> None:
-        while self.queue:
+        while self.queue and self.queue[0].may_run:
             turn = self.active = self.queue.popleft()
             turn.started()
             self.clear_notes()
@@ -303,7 +305,8 @@ class Session:
         if answer.action == "prompt" and answer.text.strip() and not answer.error and not self._closing:
             turn.content, turn.client = [Text(answer.text)], f"extension:{answer.extension}"
             turn.started = lambda: None
-            self._enqueue(turn)
+            self.queue.append(turn)
+            self._release(turn)
             return
         self.publish(Done(turn_id=turn.id, stop="error" if answer.error else "end_turn"))
         outcome = Outcome("error", error=answer.error, kind="command") if answer.error else Outcome("end_turn")

@@ -114,6 +114,7 @@ def _choose(spec: SessionSpec) -> Choice:
         api_key=spec.api_key,
         environ=spec.environ,
         home=zot_home(spec.environ),
+        cwd=spec.cwd,
     )
 
 

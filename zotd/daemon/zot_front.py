@@ -193,7 +193,8 @@ class ZotFront:
         if not message.strip() and not pictures:
             self._refuse(command, "message is empty")
             return
-        await session.submit(message, pictures, started=lambda: self._reply(command, {"started": True}))
+        started = lambda: self._reply(command, {"started": True})  # noqa: E731 - one call, one place
+        (await session.submit(message, pictures, started=started)).begin()
 
     def _abort(self, command: Command, session: Session) -> None:
         self._reply(command, None)
@@ -271,7 +272,9 @@ class ZotFront:
         if found is None:
             self._refuse(command, f"no command is named {name!r}")
         else:
-            self._reply(command, {"turn_id": session.run_command(found)})
+            accepted = session.run_command(found)
+            self._reply(command, {"turn_id": accepted.turn_id})
+            accepted.begin()
 
     async def _get_extensions(self, command: Command, session: Session) -> None:
         await session.loaded()

@@ -1,0 +1,230 @@
+"""Owns what each JSON-RPC method does: one function per method, params in, result out."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from zotd import __version__
+from zotd.agent.loop import Outcome
+from zotd.agent.ports import ProviderError
+from zotd.base.secret import Secret
+from zotd.daemon.session import Session
+from zotd.daemon.sessions import Sessions, working_directory
+from zotd.daemon.spec import SessionSpec
+from zotd.protocol import methods as m
+from zotd.protocol.content import ContextUse
+from zotd.protocol.session import QueuedTurn, SessionInfo
+from zotd.providers.catalog import BadChoice, NoCredentials
+
+INVALID_PARAMS, INTERNAL, NOT_INITIALIZED = -32602, -32603, -32002
+REFUSED = -32000
+"""The method exists and was understood, and could not be done: `data.kind` says why."""
+
+
+class Refused(Exception):
+    """An error answer. `kind` is a stable word, `hint` says what to do."""
+
+    def __init__(self, message: str, *, code: int = REFUSED, kind: str = "refused", hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.kind = kind
+        self.hint = hint
+
+
+class Caller(Protocol):
+    """The connection a request came over."""
+
+    sessions: Sessions
+    spec: SessionSpec
+    token: str
+    initialized: bool
+    name: str
+
+    def attach(self, session: Session) -> None: ...
+    def hang_up(self) -> None: ...
+
+
+class Then(NamedTuple):
+    """A result, and what happens once the answer is on its way."""
+
+    result: Any
+    action: Callable[[], None]
+
+
+async def ping(caller: Caller, params: m.Params) -> dict[str, Any]:
+    return {}
+
+
+async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
+    if caller.token and not hmac.compare_digest(params.token.encode(), caller.token.encode()):
+        asyncio.get_running_loop().call_soon(caller.hang_up)
+        raise Refused("invalid token", kind="auth", hint="pass the daemon's token as initialize.token")
+    if params.protocol_version != m.PROTOCOL_VERSION:
+        raise Refused(
+            f"this daemon speaks protocol {m.PROTOCOL_VERSION}, the client {params.protocol_version}",
+            code=INVALID_PARAMS,
+            kind="protocol_version",
+            hint="update the older of the two: pip install --upgrade zotd, or the editor's plugin",
+        )
+    if params.cwd is not None:
+        caller.spec = replace(caller.spec, cwd=_directory(params.cwd))
+    caller.initialized = True
+    caller.name = params.client.name
+    return m.Initialized(
+        protocol_version=m.PROTOCOL_VERSION,
+        server=m.ClientInfo(name="zotd", version=__version__),
+        capabilities={"methods": sorted(METHODS)},
+    )
+
+
+async def session_new(caller: Caller, params: m.SessionNew) -> Then:
+    try:
+        session = caller.sessions.open(_spec(caller.spec, params))
+    except NoCredentials as missing:
+        raise Refused(str(missing), kind="provider_auth") from None
+    except (BadChoice, ProviderError) as wrong:
+        raise Refused(str(wrong), code=INVALID_PARAMS, kind="invalid_params") from None
+
+    def begin() -> None:
+        caller.attach(session)
+        caller.sessions.start(session)
+
+    return Then(m.SessionResult(session=describe(session)), begin)
+
+
+async def session_state(caller: Caller, params: m.SessionRef) -> m.SessionResult:
+    return m.SessionResult(session=describe(_session(caller, params)))
+
+
+async def session_messages(caller: Caller, params: m.SessionMessages) -> m.Messages:
+    messages = _session(caller, params).transcript.messages
+    first = max(0, params.since or 0)
+    last = len(messages) if params.limit is None else first + max(0, params.limit)
+    page = [
+        m.MessageRow(message_id=number, role=message.role, content=message.content, time=message.time)
+        for number, message in enumerate(messages[first:last], first + 1)
+    ]
+    return m.Messages(messages=page, next=last if last < len(messages) else None)
+
+
+async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
+    session = _session(caller, params)
+    if not params.text.strip() and not params.images:
+        raise Refused("text is empty", code=INVALID_PARAMS, kind="invalid_params")
+    if params.if_busy == "reject" and session.busy:
+        raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
+    accepted = await session.submit(params.text, params.images, client=caller.name)
+    result = m.TurnAccepted(
+        turn_id=accepted.turn_id, state=accepted.state, position=accepted.position or None
+    )
+    return Then(result, accepted.begin)
+
+
+async def turn_wait(caller: Caller, params: m.TurnWait) -> m.TurnResult:
+    outcome: Outcome | None = await _session(caller, params).wait(params.turn_id)
+    if outcome is None:
+        raise Refused(
+            f"no turn {params.turn_id!r} in this session",
+            kind="turn_not_found",
+            hint="the last 1,000 turns are kept",
+        )
+    return m.TurnResult(
+        stop=outcome.stop,
+        text=outcome.text,
+        usage=outcome.usage,
+        error=m.TurnError(kind=outcome.kind, message=outcome.error) if outcome.error else None,
+    )
+
+
+async def turn_abort(caller: Caller, params: m.TurnAbort) -> m.TurnAborted:
+    session = _session(caller, params)
+    unqueued = session.unqueue() if params.clear_queue else []
+    return m.TurnAborted(aborted=session.abort(), unqueued=unqueued)
+
+
+Method = Callable[[Any, Any], Awaitable[Any]]
+
+METHODS: dict[str, tuple[type[Struct], Method]] = {
+    "initialize": (m.Initialize, initialize),
+    "ping": (m.Params, ping),
+    "session/new": (m.SessionNew, session_new),
+    "session/state": (m.SessionRef, session_state),
+    "session/messages": (m.SessionMessages, session_messages),
+    "turn/start": (m.TurnStartParams, turn_start),
+    "turn/wait": (m.TurnWait, turn_wait),
+    "turn/abort": (m.TurnAbort, turn_abort),
+}
+
+BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
+
+
+def describe(session: Session) -> SessionInfo:
+    """A session's live state."""
+    return SessionInfo(
+        session_id=session.id,
+        epoch=session.epoch,
+        next_seq=session.next_seq,
+        cwd=str(session.cwd),
+        trusted=True,
+        provider=session.provider,
+        model=session.model.id,
+        reasoning=session.model.reasoning,
+        approval="auto",
+        ephemeral=True,
+        created=session.created,
+        updated=session.updated,
+        message_count=len(session.transcript.messages),
+        busy=session.busy,
+        active_turn=session.active.id if session.active is not None else None,
+        queue=[QueuedTurn(turn_id=turn.id, text=turn.text, client=turn.client) for turn in session.queue],
+        usage=session.transcript.usage,
+        context=ContextUse(used=0, window=session.model.window),
+    )
+
+
+def _session(caller: Caller, params: m.SessionRef) -> Session:
+    session = caller.sessions.get(params.session_id)
+    if session is None:
+        raise Refused(
+            f"no session {params.session_id!r} is open", kind="session_not_found", hint="session/new makes one"
+        )
+    return session
+
+
+def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
+    given: dict[str, Any] = {}
+    for name in ("provider", "model", "base_url", "system_prompt", "discover_extensions", "max_steps"):
+        if (value := getattr(params, name)) is not None:
+            given[name] = value
+    if params.max_steps is not None and params.max_steps < 1:
+        raise Refused("$.max_steps must be at least 1", code=INVALID_PARAMS, kind="invalid_params")
+    if params.cwd is not None:
+        given["cwd"] = _directory(params.cwd)
+    if params.env is not None:
+        given["environ"] = params.env
+    if params.api_key is not None:
+        given["api_key"] = Secret(params.api_key)
+    if params.reasoning is not None:
+        levels = {"off": "", "minimal": "minimum", "maximum": "max"}
+        given["reasoning"] = levels.get(params.reasoning, params.reasoning)
+    if params.append_system_prompt is not None:
+        given["append_system_prompt"] = tuple(params.append_system_prompt)
+    if params.tools is not None:
+        given["tools"] = tuple(params.tools)
+    if params.extensions is not None:
+        given["extensions"] = tuple(Path(path).expanduser().absolute() for path in params.extensions)
+    return replace(base, **given)
+
+
+def _directory(path: str) -> Path:
+    try:
+        return working_directory(path)
+    except NotADirectoryError as wrong:
+        raise Refused(f"$.cwd: {wrong}", code=INVALID_PARAMS, kind="invalid_params") from None
