@@ -65,23 +65,26 @@ def _blocks(text: str, lines: list[str], changes: Sequence[Change]) -> list[_Blo
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
+    # Where the text ends in a newline, one empty line more is there to be changed.
+    most = len(lines) if not lines or lines[-1].endswith("\n") else len(lines) - 1
     groups: list[tuple[int, int, list[Change]]] = []
     for change in changes:
-        first = bisect_right(starts, change.start) - 1
-        last = bisect_right(starts, max(change.start, change.end - 1))
-        if change.end == starts[min(last, len(lines))] and not change.new.endswith("\n"):
-            last += 1  # its last newline goes, so the next line joins it
+        first = min(bisect_right(starts, change.start) - 1, most)
+        last = min(bisect_right(starts, change.end), len(lines))
         if groups and groups[-1][1] > first:
-            groups[-1] = (groups[-1][0], max(groups[-1][1], last), [*groups[-1][2], change])
+            groups[-1] = (groups[-1][0], last, [*groups[-1][2], change])
         else:
             groups.append((first, last, [change]))
-    blocks = []
-    for first, last, inside in groups:
-        last = min(last, len(lines))
-        start = starts[first]
-        moved = [Change(change.start - start, change.end - start, change.new) for change in inside]
-        blocks.append(_trimmed(first, lines[first:last], _lines(apply(text[start : starts[last]], moved))))
-    return blocks
+    return [
+        _block(text[starts[first] : starts[last]], first, starts[first], inside)
+        for first, last, inside in groups
+    ]
+
+
+def _block(old: str, first: int, start: int, changes: Sequence[Change]) -> _Block:
+    """What `changes` make of whole lines: `old`, from line `first` and character `start` on."""
+    moved = [Change(change.start - start, change.end - start, change.new) for change in changes]
+    return _trimmed(first, _lines(old), _lines(apply(old, moved)))
 
 
 def _trimmed(first: int, old: list[str], new: list[str]) -> _Block:

@@ -85,6 +85,11 @@ def size_of(path: Path) -> int:
         return 0
 
 
+def printable(text: str) -> str:
+    """`text` with bytes that were no UTF-8 shown as replacement characters, since JSON cannot carry them."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def why_not(path: Path, error: OSError) -> str:
     """One sentence for the model: which path, what is wrong, what is near."""
     if isinstance(error, FileNotFoundError):
@@ -110,7 +115,7 @@ def _near(path: Path) -> str:
     except OSError:
         return ""
     near = get_close_matches(path.name, names, 3)
-    return f"; near it are: {', '.join(near)}" if near else ""
+    return f"; near it are: {printable(', '.join(near))}" if near else ""
 
 
 def _without_references(node: Any, definitions: dict[str, Any]) -> Any:
