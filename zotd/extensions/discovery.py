@@ -53,12 +53,17 @@ class LoadError:
     path: Path
     key: str
     message: str
+    scope: Scope
+
+    @property
+    def directory(self) -> Path:
+        """The candidate's directory."""
+        return self.path.parent if self.path.name == MANIFEST else self.path
 
     @property
     def extension(self) -> str:
         """What to call it: the directory's name, since the manifest's cannot be trusted."""
-        directory = self.path.parent if self.path.name == MANIFEST else self.path
-        return directory.name or str(directory)
+        return self.directory.name or str(self.directory)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.key}: {self.message}" if self.key else f"{self.path}: {self.message}"
@@ -96,12 +101,12 @@ def discover(cwd: Path, home: Path, explicit: Sequence[Path] = (), installed: bo
         try:
             manifest = read_manifest(directory)
         except ManifestError as bad:
-            result.errors.append(bad.error)
+            result.errors.append(LoadError(bad.path, bad.key, bad.message, scope))
             continue
         if manifest is None:
             if scope == "flag":
                 missing = f"no {MANIFEST} here; expected an extension's directory"
-                result.errors.append(LoadError(directory, "", missing))
+                result.errors.append(LoadError(directory, "", missing, scope))
             continue
         located = Located(manifest, directory, scope)
         if manifest.name in names:
@@ -117,7 +122,7 @@ def _candidates(
 ) -> Iterator[tuple[Path, Scope]]:
     for path in explicit:
         if "\0" in str(path):
-            errors.append(LoadError(path, "", "expected a path, got one with a NUL character"))
+            errors.append(LoadError(path, "", "expected a path, got one with a NUL character", "flag"))
             continue
         yield Path(os.path.normpath(cwd / path.expanduser())), "flag"
     if not installed:
@@ -132,7 +137,7 @@ def _candidates(
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            errors.append(LoadError(place, "", f"cannot be listed: {error.strerror}"))
+            errors.append(LoadError(place, "", f"cannot be listed: {error.strerror}", scope))
             continue
         for child in children:
             if child.is_dir():
@@ -140,11 +145,13 @@ def _candidates(
 
 
 class ManifestError(Exception):
-    """A manifest that breaks the rules; `error` says which and where."""
+    """A manifest that breaks the rules: which file, which key (dotted, or empty), what was expected."""
 
-    def __init__(self, error: LoadError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    def __init__(self, path: Path, key: str, message: str) -> None:
+        super().__init__(f"{path}: {key}: {message}")
+        self.path = path
+        self.key = key
+        self.message = message
 
 
 def read_manifest(directory: Path) -> Manifest | None:
@@ -155,26 +162,22 @@ def read_manifest(directory: Path) -> Manifest | None:
     except FileNotFoundError:
         if not path.is_symlink():
             return None
-        raise _bad(path, "", "is a symbolic link to nothing") from None
+        raise ManifestError(path, "", "is a symbolic link to nothing") from None
     except NotADirectoryError:
         return None
     except OSError as error:
-        raise _bad(path, "", f"cannot be read: {error.strerror}") from None
+        raise ManifestError(path, "", f"cannot be read: {error.strerror}") from None
     try:
         value = orjson.loads(data.removeprefix(BOM))
     except orjson.JSONDecodeError as error:
-        raise _bad(path, "", f"expected JSON: {error}") from None
+        raise ManifestError(path, "", f"expected JSON: {error}") from None
     try:
         manifest = msgspec.convert(value, Manifest)
     except msgspec.ValidationError as error:
         key, message = _explained(error, value)
-        raise _bad(path, key, message) from None
+        raise ManifestError(path, key, message) from None
     _check(path, directory, manifest)
     return manifest
-
-
-def _bad(path: Path, key: str, message: str) -> ManifestError:
-    return ManifestError(LoadError(path, key, message))
 
 
 def _explained(error: msgspec.ValidationError, value: Any) -> tuple[str, str]:
@@ -193,15 +196,15 @@ def _explained(error: msgspec.ValidationError, value: Any) -> tuple[str, str]:
 def _check(path: Path, directory: Path, manifest: Manifest) -> None:
     """What types cannot say: a name, something to run or to show, skills that stay inside."""
     if not manifest.name.strip():
-        raise _bad(path, "name", "expected a name, got an empty string")
+        raise ManifestError(path, "name", "expected a name, got an empty string")
     if not manifest.exec and not manifest.skills and not has_theme(directory):
-        raise _bad(
+        raise ManifestError(
             path, "exec", f"expected a program to run; only an extension with {THEMES[0]} or skills has none"
         )
     root = os.path.realpath(directory)
     for index, skill in enumerate(manifest.skills):
         if "\0" in skill or not Path(os.path.realpath(directory / skill)).is_relative_to(root):
-            raise _bad(path, f"skills[{index}]", f"expected a path inside {directory}, got {skill}")
+            raise ManifestError(path, f"skills[{index}]", f"expected a path inside {directory}, got {skill}")
 
 
 def has_theme(directory: Path) -> bool:

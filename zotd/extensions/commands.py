@@ -1,0 +1,79 @@
+"""Owns which slash command belongs to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BUILT_IN = frozenset(
+    "help login logout model llama sessions session jump compact study btw jail unjail skills swarm"
+    " reload-ext telegram settings clear yolo exit".split()
+)
+"""Commands of zot and its terminal, which no extension can take."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandInfo:
+    """A command that can be run: `name` in the spelling it was registered with, without a slash."""
+
+    name: str
+    description: str
+    extension: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A command line taken apart. `name` is the registered spelling; `args` is trimmed."""
+
+    extension: str
+    name: str
+    args: str
+
+
+class Commands:
+    """The registry: names without regard to case, first come, first served."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, CommandInfo] = {}
+
+    def claim(self, name: str, description: str, extension: str) -> str:
+        """Give a name to an extension. Returns "" or why it cannot have it.
+
+        One leading slash is tolerated. Registering a command again changes its description.
+        """
+        name = name.removeprefix("/")
+        if not name or any(character.isspace() for character in name):
+            return f"command {name!r} was refused: expected one word"
+        key = name.casefold()
+        if key in BUILT_IN:
+            return f"command /{name} was refused: it is built in"
+        owner = self._by_name.get(key)
+        if owner is not None and owner.extension != extension:
+            return f"command /{name} was refused: extension {owner.extension} has it"
+        if owner is not None and owner.name != name:
+            return f"command /{name} was refused: it is registered as /{owner.name}"
+        self._by_name[key] = CommandInfo(name, description, extension)
+        return ""
+
+    def release(self, extension: str) -> bool:
+        """Take every command of `extension` away; whether it had any."""
+        gone = [key for key, info in self._by_name.items() if info.extension == extension]
+        for key in gone:
+            del self._by_name[key]
+        return bool(gone)
+
+    def of(self, extension: str) -> list[str]:
+        """The names that `extension` owns."""
+        return [info.name for info in self._by_name.values() if info.extension == extension]
+
+    def all(self) -> list[CommandInfo]:
+        """All commands, in the order they were registered."""
+        return [*self._by_name.values()]
+
+    def find(self, text: str) -> Invocation | None:
+        """Take `/name[ args]` apart; None unless it is one line and the name is registered."""
+        text = text.strip()
+        if not text.startswith("/") or text[1:2].isspace() or "\n" in text or "\r" in text:
+            return None
+        name, *rest = text[1:].split(maxsplit=1) or [""]
+        info = self._by_name.get(name.casefold())
+        return None if info is None else Invocation(info.extension, info.name, rest[0] if rest else "")

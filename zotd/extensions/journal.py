@@ -1,0 +1,36 @@
+"""Owns the log of an extension: its stderr, and what the host has to say about it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MARK = "[zotd] "
+_WIDTH = 2_000  # of one remark, in characters: enough for any error, too little to flood the file
+
+
+class Journal:
+    """An append-only file. One write a remark, so that lines of the extension and ours never mix."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens `path`, making its directory. Raises OSError."""
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self.fd = os.open(path, flags, 0o600)  # an extension may print what only its user should see
+
+    def remark(self, text: str) -> None:
+        """Add one line with our mark. A full disk must not end a session, so a failed write is let go."""
+        if self.fd < 0:
+            return
+        line = MARK + text[:_WIDTH].replace("\r", "\\r").replace("\n", "\\n") + "\n"
+        try:
+            os.write(self.fd, line.encode("utf-8", "replace"))
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Give the descriptor back; remarks after this are dropped."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

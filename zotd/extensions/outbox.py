@@ -1,0 +1,44 @@
+"""Owns what waits for an extension that is slow to read: how much, and when it is too much."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from zotd.base.limits import Limits
+from zotd.process.spawn import Writer
+
+
+class Outbox:
+    """Frames on their way into one extension's standard input, bounded in number and bytes."""
+
+    def __init__(self, writer: Writer, limits: Limits) -> None:
+        self._writer = writer
+        self._limits = limits
+        self._sent = 0  # bytes ever given to the writer
+        self._ends: deque[int] = deque()  # where in that stream each frame that still waits ends
+
+    @property
+    def waiting(self) -> int:
+        """Frames that were not read in full yet."""
+        taken = self._sent - self._writer.buffered
+        while self._ends and self._ends[0] <= taken:
+            self._ends.popleft()
+        return len(self._ends)
+
+    def put(self, data: bytes) -> bool:
+        """Send one frame; False when too much waits already. An empty queue takes a frame of any size."""
+        waiting = self.waiting
+        full = (
+            waiting >= self._limits.outgoing_frames
+            or self._writer.buffered + len(data) > self._limits.outgoing_bytes
+        )
+        if waiting and full:
+            return False
+        self._sent += len(data)
+        self._ends.append(self._sent)
+        self._writer.write(data)
+        return True
+
+    def finish(self) -> None:
+        """No more frames: end the input after those that wait."""
+        self._writer.close()

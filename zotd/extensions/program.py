@@ -1,0 +1,34 @@
+"""Owns what is started for an extension: the command line and the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from zotd.protocol.manifest import Manifest
+
+OUR_TOKENS = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
+"""Who holds one may drive us; an extension has its own way in."""
+
+
+def argv(manifest: Manifest, directory: Path) -> list[str]:
+    """The program and its arguments. `exec` with a separator is relative to the extension's directory;
+    a bare name means a program there if there is one, else one on PATH.
+    """
+    program = manifest.exec
+    beside = directory / program
+    if os.sep in program or (beside.is_file() and os.access(beside, os.X_OK)):
+        program = os.path.normpath(beside)
+    return [program, *manifest.args]
+
+
+def environment(env: Mapping[str, str], *, home: Path, directory: Path, cwd: Path) -> dict[str, str]:
+    """The session's environment as it is, with what an extension may want to know and without our tokens."""
+    ours = {
+        "ZOT_HOME": str(home),
+        "ZOT_EXTENSION_DIR": str(directory),
+        "ZOT_CWD": str(cwd),
+        "AI_AGENT": "zotd",
+    }
+    return {name: value for name, value in env.items() if name not in OUR_TOKENS} | ours
