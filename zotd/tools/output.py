@@ -33,9 +33,14 @@ class Live:
     def end(self) -> None:
         """Hand on what is left, half a character at the end included."""
         self._take(self._decode(b"", True))
+        self.cancel()
+        self._hand_on()
+
+    def cancel(self) -> None:
+        """Hand on nothing more."""
         if self._timer is not None:
             self._timer.cancel()
-        self._hand_on()
+            self._timer = None
 
     def _take(self, text: str) -> None:
         if not text:
@@ -105,9 +110,12 @@ class Kept:
 
     def close(self) -> None:
         """Close the file, which stays for the model to read."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        try:
+            if file is not None:
+                file.close()
+        except OSError as error:  # the disk was full when the last bytes were written
+            self._lost(error)
 
     def _store(self, data: bytes) -> None:
         if self._fault:
@@ -118,8 +126,11 @@ class Kept:
             else:
                 self._file.write(data)
         except OSError as error:
-            self._fault = f"the complete output could not be kept: {error}"
+            self._lost(error)
             self.close()
+
+    def _lost(self, error: OSError) -> None:
+        self._fault = f"the complete output could not be kept: {error}"
 
     def _begin(self) -> BinaryIO:
         # Only long output pays for this import.
@@ -127,8 +138,7 @@ class Kept:
 
         folder = self._folder if self._folder and Path(self._folder).is_dir() else None
         fd, self._path = mkstemp(prefix="zotd-bash-", suffix=".log", dir=folder)
-        # Unbuffered: what the model is told to read must be there, and pieces are large.
-        file = os.fdopen(fd, "wb", buffering=0)
+        file = os.fdopen(fd, "wb")
         file.write(self._tail)
         return file
 
@@ -147,4 +157,4 @@ def _last_lines(data: bytes, lines: int, size: int) -> tuple[bytes, int]:
         return data[start:], shown
     tail = data[-size:]
     # Not in the middle of a character: at most three bytes continue one.
-    return tail[next((index for index in range(4) if tail[index] & 0xC0 != 0x80), 0) :], 0
+    return tail[next((index for index in range(min(4, len(tail))) if tail[index] & 0xC0 != 0x80), 0) :], 0
