@@ -96,14 +96,17 @@ def main() -> int:
         argv += ["--script", str(HERE / "scripts" / "greeting.yaml")]
         for extension in EXTENSIONS:
             argv += ["--ext", str(extension)]
-        print("$", " ".join(["zotd", *argv[1:3], "unix:zotd.sock --provider local --ext hello-py --ext notes"]))
-        daemon = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+        print(
+            "$", " ".join(["zotd", *argv[1:3], "unix:zotd.sock --provider local --ext hello-py --ext notes"])
+        )
+        marked = {**os.environ, "ZOTD_DEMO": directory}
+        daemon = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=marked)
         try:
             converse(wait_for(path, daemon), project)
         finally:
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(timeout=START_S)
-        left = leftovers(daemon.pid)
+        left = leftovers(directory)
         print(f"\nleft running: {', '.join(left) or 'nothing'}")
         return 1 if left or daemon.returncode else 0
 
@@ -113,7 +116,7 @@ def converse(client: Client, project: Path) -> None:
     session = client.call("session/new")["session"]
     print(f"attached to session {session['session_id'][:8]}: {session['provider']}, {session['model']}")
     show(client, session["session_id"], "/hellopy")
-    show(client, session["session_id"], "/notes")
+    show(client, session["session_id"], "/notes-demo the tea is ready")
     show(client, session["session_id"], "/notes-clear")
     scripted = client.call("session/new", provider="scripted")["session"]
     show(client, scripted["session_id"], "mend the greeting")
@@ -131,12 +134,15 @@ def wait_for(path: Path, daemon: subprocess.Popen[bytes]) -> Client:
     raise SystemExit("the daemon did not start")
 
 
-def leftovers(session: int) -> list[str]:
-    """Processes of the daemon's session that outlived it. Linux shows them; elsewhere there is no list."""
+def leftovers(mark: str) -> list[str]:
+    """Processes that inherited the demo's mark and still run. Linux shows them; elsewhere there is no list."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if os.getsid(int(entry.name)) == session:
+            if (
+                f"ZOTD_DEMO={mark}".encode() in (entry / "environ").read_bytes()
+                and int(entry.name) != os.getpid()
+            ):
                 found.append((entry / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue

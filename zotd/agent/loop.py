@@ -75,7 +75,9 @@ class Loop:
         self._sink = sink
         self._max_steps = max_steps
 
-    async def run(self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client") -> Outcome:
+    async def run(
+        self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client"
+    ) -> Outcome:
         """One turn. Cancelling the task that awaits this aborts it: the outcome says `aborted`, nothing is raised."""
         spent = self.transcript.usage
         message = self.transcript.append("user", prompt)

@@ -81,7 +81,9 @@ class Provider(Protocol):
 class ProviderError(Exception):
     """The model's side failed. `kind` is a stable word for programs, `hint` tells a person what to do."""
 
-    def __init__(self, message: str, *, kind: str = "provider_error", hint: str = "", status: int = 0) -> None:
+    def __init__(
+        self, message: str, *, kind: str = "provider_error", hint: str = "", status: int = 0
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.hint = hint

@@ -36,7 +36,9 @@ class AnswerSchema:
         return f"{prompt}\n\nAnswer with one JSON value and nothing else. It must fit this JSON Schema:\n{json.dumps(self.schema)}"
 
     def ask_again(self, fault: str) -> str:
-        return f"That answer does not fit the schema: {fault}\nAnswer again with only the corrected JSON value."
+        return (
+            f"That answer does not fit the schema: {fault}\nAnswer again with only the corrected JSON value."
+        )
 
     def bare(self, text: str) -> str:
         """The JSON text itself, without a code fence around it."""

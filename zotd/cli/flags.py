@@ -159,14 +159,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--base-url", default="", metavar="URL", help="of an OpenAI-compatible server")
     add("--insecure", action="store_true", help="do not check the server's certificate")
     add("--script", default="", metavar="FILE", help="what the scripted model answers (JSON or YAML)")
-    add("--reasoning", default="", choices=REASONING, metavar="LEVEL", help="off, minimum, low, medium, high, xhigh, max")
+    add(
+        "--reasoning",
+        default="",
+        choices=REASONING,
+        metavar="LEVEL",
+        help="off, minimum, low, medium, high, xhigh, max",
+    )
     add("--temperature", type=float, metavar="T", help="sampling temperature")
     add("--cwd", default="", metavar="DIR", help="work there instead of here")
     add("--tools", type=_names, metavar="CSV", help="offer only these built-in tools")
     add("--no-tools", action="store_true", help="offer none")
     add("--system-prompt", default="", metavar="TEXT", help="instead of the built-in one")
     add("--append-system-prompt", action="append", default=[], metavar="TEXT", help="repeatable")
-    add("-e", "--ext", action="append", default=[], metavar="DIR", help="load an extension for this run; repeatable")
+    add(
+        "-e",
+        "--ext",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="load an extension for this run; repeatable",
+    )
     add("--no-ext", "--no-extensions", action="store_true", help="load no installed extensions")
     add("--no-skill", "--no-skills", action="store_true", help=argparse.SUPPRESS)
     add("--with-skills", action="store_true", help=argparse.SUPPRESS)
@@ -208,4 +221,6 @@ def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
 
     flag = word.split("=", 1)[0]
     near = get_close_matches(flag, list(parser._option_string_actions), n=2)
-    return f"unknown flag {flag}" + (f": did you mean {' or '.join(near)}?" if near else "; zotd --help lists all")
+    return f"unknown flag {flag}" + (
+        f": did you mean {' or '.join(near)}?" if near else "; zotd --help lists all"
+    )

@@ -52,7 +52,9 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
             session = agents.open(spec)
         except (BadChoice, NoCredentials, ProviderError) as wrong:
             return _complain(str(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
-        run = Run(session, _JsonReporter() if flags.mode == "json" else _TextReporter(), flags.timeout, schema)
+        run = Run(
+            session, _JsonReporter() if flags.mode == "json" else _TextReporter(), flags.timeout, schema
+        )
         session.attach(run.reporter)
         agents.sessions.start(session)
         on_signals(run.interrupt)

@@ -100,7 +100,11 @@ class Connection:
 
     def _refuse(self, code: int, message: str) -> None:
         """No dialect is known yet, so the answer can be read in either."""
-        error = {"code": code, "message": message, "data": {"kind": "parse" if code == -32700 else "invalid_request"}}
+        error = {
+            "code": code,
+            "message": message,
+            "data": {"kind": "parse" if code == -32700 else "invalid_request"},
+        }
         if self._framer.headers:
             self.send({"jsonrpc": "2.0", "id": None, "error": error})
         else:

@@ -26,7 +26,12 @@ class RpcFront:
     """One client. Requests run concurrently; each session it opened delivers its events here."""
 
     def __init__(
-        self, connection: Connection, sessions: Sessions, spec: SessionSpec, tasks: asyncio.TaskGroup, token: str
+        self,
+        connection: Connection,
+        sessions: Sessions,
+        spec: SessionSpec,
+        tasks: asyncio.TaskGroup,
+        token: str,
     ) -> None:
         self.sessions = sessions
         self.spec = spec

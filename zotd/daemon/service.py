@@ -193,7 +193,9 @@ def _session(caller: Caller, params: m.SessionRef) -> Session:
     session = caller.sessions.get(params.session_id)
     if session is None:
         raise Refused(
-            f"no session {params.session_id!r} is open", kind="session_not_found", hint="session/new makes one"
+            f"no session {params.session_id!r} is open",
+            kind="session_not_found",
+            hint="session/new makes one",
         )
     return session
 

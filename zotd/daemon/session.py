@@ -218,7 +218,9 @@ class Session:
 
     async def settled(self) -> None:
         """Until no turn, queue or command is left."""
-        while pending := [task for task in (self._worker, *self._commands) if task is not None and not task.done()]:
+        while pending := [
+            task for task in (self._worker, *self._commands) if task is not None and not task.done()
+        ]:
             await asyncio.wait(pending)
 
     async def close(self) -> None:
@@ -309,6 +311,8 @@ class Session:
             self._release(turn)
             return
         self.publish(Done(turn_id=turn.id, stop="error" if answer.error else "end_turn"))
-        outcome = Outcome("error", error=answer.error, kind="command") if answer.error else Outcome("end_turn")
+        outcome = (
+            Outcome("error", error=answer.error, kind="command") if answer.error else Outcome("end_turn")
+        )
         outcome.text = answer.text if answer.action in ("display", "insert") else ""
         turn.finished.set_result(outcome)

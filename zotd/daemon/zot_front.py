@@ -262,13 +262,19 @@ class ZotFront:
             {"name": c.name, "description": c.description, "source": "extension", "extension": c.extension}
             for c in found
         ]
-        builtin = {"name": "clear", "description": "start over with an empty conversation", "source": "builtin"}
+        builtin = {
+            "name": "clear",
+            "description": "start over with an empty conversation",
+            "source": "builtin",
+        }
         self._reply(command, {"commands": [builtin, *rows]})
 
     async def _run_command(self, command: Command, session: Session) -> None:
         await session.loaded()
         name, args = str(command.params.get("name", "")), str(command.params.get("args") or "")
-        found = session.host.find(f"/{name.lstrip('/')} {args}".rstrip()) if session.host is not None else None
+        found = (
+            session.host.find(f"/{name.lstrip('/')} {args}".rstrip()) if session.host is not None else None
+        )
         if found is None:
             self._refuse(command, f"no command is named {name!r}")
         else:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
 from zotd.protocol.content import Block, Image, Role, Usage
 from zotd.protocol.session import SessionInfo
+
+ReasoningLevel: TypeAlias = Literal[
+    "off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"
+]
 
 PROTOCOL_VERSION = 1
 """The major version both sides must share."""
@@ -27,7 +31,7 @@ class ClientInfo(Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
-class Initialize(Params):
+class Initialize(Params, frozen=True, kw_only=True):
     """First call of a connection.
 
     protocol_version: the version the client speaks.
@@ -61,7 +65,7 @@ class Initialized(Struct, frozen=True, kw_only=True):
     capabilities: dict[str, Any]
 
 
-class SessionNew(Params):
+class SessionNew(Params, frozen=True, kw_only=True):
     """Opens a session and attaches the caller to it. What is absent comes from the daemon's own flags.
 
     cwd: absolute path; the connection's when absent.
@@ -98,7 +102,7 @@ class SessionNew(Params):
     max_steps: int | None = None
 
 
-class SessionRef(Params):
+class SessionRef(Params, frozen=True, kw_only=True):
     """Names a session. session_id: as `session/new` gave it.
 
     Example: {"session_id":"8f37d5f6"}
@@ -116,7 +120,7 @@ class SessionResult(Struct, frozen=True, kw_only=True):
     session: SessionInfo
 
 
-class SessionMessages(SessionRef):
+class SessionMessages(SessionRef, frozen=True, kw_only=True):
     """A page of the conversation.
 
     session_id: whose.
@@ -156,7 +160,7 @@ class Messages(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: int | None = None
 
 
-class TurnStartParams(SessionRef):
+class TurnStartParams(SessionRef, frozen=True, kw_only=True):
     """Sends a prompt.
 
     session_id: to whom.
@@ -187,7 +191,7 @@ class TurnAccepted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: int | None = None
 
 
-class TurnWait(SessionRef):
+class TurnWait(SessionRef, frozen=True, kw_only=True):
     """Waits for a turn's end.
 
     session_id: whose turn.
@@ -227,7 +231,7 @@ class TurnResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: TurnError | None = None
 
 
-class TurnAbort(SessionRef):
+class TurnAbort(SessionRef, frozen=True, kw_only=True):
     """Stops the running turn.
 
     session_id: whose.
