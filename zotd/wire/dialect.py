@@ -5,8 +5,6 @@ A command is `{"type": NAME, "id"?: …, …}`, its answer
 Events are those of JSON-RPC with one difference: a picture shows how many `bytes` it has, not its `data`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 COMMANDS: dict[str, dict[str, type]] = {

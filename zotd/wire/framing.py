@@ -5,8 +5,6 @@ Two framings exist: one value per LF line, and the LSP base protocol (`Content-L
 (`Oversize`, `BadFrame`), never an exception, and the frames after it are still read.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, TypeAlias
 
 import orjson
