@@ -5,6 +5,7 @@ A command is `{"type": NAME, "id"?: …, …}`, its answer
 Events are those of JSON-RPC with one difference: a picture shows how many `bytes` it has, not its `data`.
 """
 
+# No postponed annotations here: NamedTuple would compile each of them again at import.
 from typing import Any, NamedTuple
 
 COMMANDS: dict[str, dict[str, type]] = {

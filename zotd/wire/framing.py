@@ -5,6 +5,7 @@ Two framings exist: one value per LF line, and the LSP base protocol (`Content-L
 (`Oversize`, `BadFrame`), never an exception, and the frames after it are still read.
 """
 
+# No postponed annotations here: NamedTuple would compile each of them again at import.
 from typing import Literal, NamedTuple, TypeAlias
 
 import orjson
