@@ -34,6 +34,8 @@ LIBRARIES = {
         "uvloop",
     },
 }
+OPTIONAL = {"typing_extensions"}
+"""msgspec takes it along where something else has installed it."""
 # Parts of the standard library that cost milliseconds, and where none of them belongs.
 SLOW = {
     "argparse",
@@ -67,7 +69,7 @@ def distributions() -> dict[str, set[str]]:
 def libraries(way: str) -> set[str]:
     """The installed distributions that modules of a way belong to, ours aside."""
     tops = {module.partition(".")[0] for module in loaded(way)} - sys.stdlib_module_names
-    return set().union(*(distributions().get(top, set()) for top in tops)) - {"zotd"}
+    return set().union(*(distributions().get(top, set()) for top in tops)) - {"zotd", *OPTIONAL}
 
 
 @pytest.mark.parametrize("way", LIBRARIES)
