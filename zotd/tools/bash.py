@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -33,9 +32,9 @@ class BashTool(TypedTool[BashArguments]):
 
     name = "bash"
     description = (
-        "Run a command with bash in the working directory; standard input is empty. The answer has the output, "
-        "standard error included, and the exit code; of long output it has the end, and names a file with all "
-        "of it. Background processes (cmd &) keep running until the session ends."
+        "Run a command with bash in the working directory; standard input is empty. The answer has the "
+        "output, standard error included, and the exit code; of long output it has the end, and names a "
+        "file with all of it. Background processes (cmd &) keep running until the session ends."
     )
     arguments = BashArguments
 
@@ -54,26 +53,22 @@ class BashTool(TypedTool[BashArguments]):
             child = await spawn(argv, cwd=self._cwd, env=self._env, stdin="null", stderr="merge")
         except SpawnError as error:
             raise ToolFailed(str(error)) from error
-        kept, live = Kept(self._limits, self._env.get("TMPDIR")), Live(progress, self._limits)
-        run = _Run(child, kept, live, self._limits)
+        run = _Run(child, progress, self._env.get("TMPDIR"), self._limits)
         try:
             note = await run.follow(seconds)
-            live.end()
         finally:
-            kept.close()
-            live.cancel()
-            self._release(child)
-        return _outcome(arguments.command, kept.end(), note, child.exited.result(), time.monotonic() - began)
+            self._release(child, run)
+        return _outcome(arguments.command, run.output, note, run.code, time.monotonic() - began)
 
     async def close(self) -> None:
         """End everything that commands of this session left running. Bounded by `Limits.bash_kill_s`."""
         left, self._left = self._left, {}
         await asyncio.gather(*(child.stop(self._limits.bash_kill_s) for child in left))
         for child, draining in left.items():
-            draining.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await draining
             child.close()
+            draining.cancel()
+        if left:
+            await asyncio.wait(left.values())
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
@@ -85,9 +80,9 @@ class BashTool(TypedTool[BashArguments]):
             )
         return timeout
 
-    def _release(self, child: Child) -> None:
+    def _release(self, child: Child, run: _Run) -> None:
         """Give back what the command held, unless something of it lives on in the background."""
-        if child.read_now(1) == b"" and not child.group_alive():
+        if run.stopped or (run.over and not child.group_alive()):
             child.close()
         else:
             # Its output is read on and dropped: a pipe nobody reads would stop or kill it.
@@ -101,55 +96,83 @@ class BashTool(TypedTool[BashArguments]):
 
 
 class _Run:
-    """One command from its start to its end."""
+    """One command from its start to its end.
 
-    def __init__(self, child: Child, kept: Kept, live: Live, limits: Limits) -> None:
+    stopped: whether we ended it, with all it had started. over: whether nobody can write to its output any
+    more. output: the text for the model, once `follow` has returned.
+    """
+
+    def __init__(
+        self, child: Child, progress: Callable[[str], None], folder: str | None, limits: Limits
+    ) -> None:
+        self.stopped = True
+        self.over = False
+        self.output = ""
         self._child = child
-        self._kept = kept
-        self._live = live
+        self._kept = Kept(limits, folder)
+        self._live = Live(progress, limits)
         self._limits = limits
+
+    @property
+    def code(self) -> int:
+        """The exit code, negative for a signal. What the kernel does not let go counts as killed."""
+        return self._child.exited.result() if self._child.exited.done() else -signal.SIGKILL
 
     async def follow(self, seconds: float) -> str:
         """Take output until the command ends; a note when it was ended by us, else "".
 
-        Whatever else happens, cancellation included, the whole group has ended when this returns.
+        When it is stopped, be it by cancellation, the whole group has ended before this returns.
         """
-        pump = asyncio.create_task(self._pump())
-        ended = False
         try:
-            await self._until_exit(pump, seconds)
-            ended = self._child.exited.done()
+            await self._run_to_end(seconds)
+            self._take_rest()
+            self._live.end()
+            self.output = self._kept.end()
         finally:
-            pump.cancel()
-            if not ended:
-                await self._child.stop(self._limits.bash_kill_s)
-            await asyncio.wait([pump])
-        self._take_rest()
-        if ended:
+            self._live.cancel()
+            self._kept.close()
+        if not self.stopped:
             return ""
-        if self._kept.size > self._limits.bash_file_bytes:
+        if self._too_much:
             return f"[stopped: more than {self._limits.bash_file_bytes} bytes of output]"
         return f"[timed out after {seconds:g} s: the command and everything it started were stopped]"
+
+    async def _run_to_end(self, seconds: float) -> None:
+        pump = asyncio.create_task(self._pump())
+        try:
+            await self._until_exit(pump, seconds)
+            self.stopped = not self._child.exited.done()
+        finally:
+            pump.cancel()
+            if self.stopped:
+                await self._child.stop(self._limits.bash_kill_s)
+            await asyncio.wait([pump])
+
+    @property
+    def _too_much(self) -> bool:
+        return self._kept.size > self._limits.bash_file_bytes
 
     async def _until_exit(self, pump: asyncio.Task[None], seconds: float) -> None:
         """Returns at the command's exit, after `seconds`, or when there is too much output."""
         deadline = time.monotonic() + seconds
         exited = self._child.exited
-        await asyncio.wait([pump, exited], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if pump.done() and self._kept.size <= self._limits.bash_file_bytes:
+        either: list[asyncio.Future[Any]] = [pump, exited]
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if pump.done() and not self._too_much:
             # It closed its output and goes on.
             await asyncio.wait([exited], timeout=max(0.0, deadline - time.monotonic()))
 
     async def _pump(self) -> None:
-        while self._kept.size <= self._limits.bash_file_bytes and (data := await self._child.read()):
+        while not self._too_much and (data := await self._child.read()):
             self._take(data)
 
     def _take_rest(self) -> None:
-        """What the command wrote before its end: no more than a pipe holds, though its children go on writing."""
+        """What was written before the exit: no more than a pipe holds, though children may write on."""
         rest = READ_BYTES
         while rest > 0 and (data := self._child.read_now(rest)):
             self._take(data)
             rest -= len(data)
+        self.over = rest > 0 and data == b""
 
     def _take(self, data: bytes) -> None:
         self._kept.feed(data)
@@ -178,9 +201,7 @@ def _outcome(command: str, output: str, note: str, code: int, seconds: float) ->
         # As shells report it, so that the number means the same wherever the model learnt it.
         note = note or f"[killed by {_signal_name(-code)}]"
         code = 128 - code
-    for part in (output, note):
-        if part:
-            parts.append(f"{part.removesuffix(chr(10))}\n\n")
+    parts += [part.removesuffix("\n") + "\n\n" for part in (output, note) if part]
     parts.append(f"[exit {code}]  Took {seconds:.1f}s")
     return ToolOutcome([Text("".join(parts))], is_error=code != 0 or bool(note))
 
