@@ -68,6 +68,7 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.STOPPING, Input.READY): State.STOPPING,
     (State.STOPPING, Input.STOP): State.STOPPING,
     (State.STOPPING, Input.EXIT): State.GONE,
+    (State.GONE, Input.STOP): State.GONE,
     (State.GONE, Input.EXIT): State.GONE,
 }
 """Every legal move. What is not here is an error of the caller (LocalError)."""
