@@ -70,7 +70,7 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
     content: text and images.
 
     Example: {"type":"tool_result","call_id":"toolu_1","is_error":false,"content":[{"type":"text","text":"hi"}]}
-    """
+    """  # noqa: E501
 
     call_id: str
     is_error: bool

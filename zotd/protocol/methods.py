@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from zotd.protocol.content import Block, Image, Role, Usage
+from zotd.protocol.content import Block, Image, Role, StopReason, Usage
 from zotd.protocol.session import SessionInfo
 
 ReasoningLevel: TypeAlias = Literal[
@@ -17,8 +17,13 @@ PROTOCOL_VERSION = 1
 """The major version both sides must share."""
 
 
-class Params(Struct, frozen=True, kw_only=True):
-    """The parent of all params. Unknown members, `_meta` among them, are ignored."""
+class Params(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Params of a method that needs none, and the parent of all others.
+
+    Unknown members, `_meta` among them, are ignored.
+
+    Example: {}
+    """
 
 
 class ClientInfo(Struct, frozen=True, kw_only=True):
@@ -40,7 +45,7 @@ class Initialize(Params, frozen=True, kw_only=True):
     token: needed when the daemon was started with one.
     cwd: absolute path that `session/new` works in when it names none.
 
-    Example: {"protocol_version":1,"client":{"name":"nvim","version":"0.11"},"capabilities":{}}
+    Example: {"protocol_version":1,"client":{"name":"nvim","version":"0.11"},"cwd":"/home/user/project"}
     """
 
     protocol_version: int
@@ -58,7 +63,7 @@ class Initialized(Struct, frozen=True, kw_only=True):
     capabilities: the methods that exist, by name.
 
     Example: {"protocol_version":1,"server":{"name":"zotd","version":"0.1.0"},"capabilities":{"methods":["ping"]}}
-    """
+    """  # noqa: E501
 
     protocol_version: int
     server: ClientInfo
@@ -88,9 +93,7 @@ class SessionNew(Params, frozen=True, kw_only=True):
     cwd: str | None = None
     provider: str | None = None
     model: str | None = None
-    reasoning: (
-        Literal["off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"] | None
-    ) = None
+    reasoning: ReasoningLevel | None = None
     api_key: str | None = None
     base_url: str | None = None
     env: dict[str, str] | None = None
@@ -115,7 +118,9 @@ class SessionResult(Struct, frozen=True, kw_only=True):
     """One session, as it stands.
 
     session: its live state.
-    """
+
+    Example: {"session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":true,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"busy":false,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0}}}
+    """  # noqa: E501
 
     session: SessionInfo
 
@@ -139,9 +144,11 @@ class MessageRow(Struct, frozen=True, kw_only=True):
 
     message_id: its ordinal, from 1.
     role: who speaks.
-    content: blocks.
-    time: RFC 3339 UTC.
-    """
+    content: its blocks.
+    time: when it was complete, RFC 3339 UTC.
+
+    Example: {"message_id":1,"role":"user","content":[{"type":"text","text":"hello"}],"time":"2026-11-30T03:43:15.576Z"}
+    """  # noqa: E501
 
     message_id: int
     role: Role
@@ -154,7 +161,9 @@ class Messages(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     messages: in order.
     next: pass as `since` for the following page; absent on the last.
-    """
+
+    Example: {"messages":[{"message_id":1,"role":"user","content":[{"type":"text","text":"hello"}],"time":"2026-11-30T03:43:15.576Z"}],"next":1}
+    """  # noqa: E501
 
     messages: list[MessageRow]
     next: int | None = None
@@ -223,9 +232,11 @@ class TurnResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: the last assistant text.
     usage: of the whole turn.
     error: set when stop is `error`.
-    """
 
-    stop: str
+    Example: {"stop":"end_turn","text":"Fixed.","usage":{"input":10,"output":7,"cache_read":0,"cache_write":0,"cost_usd":0.0}}
+    """  # noqa: E501
+
+    stop: StopReason
     text: str
     usage: Usage
     error: TurnError | None = None
@@ -254,3 +265,16 @@ class TurnAborted(Struct, frozen=True, kw_only=True):
 
     aborted: bool
     unqueued: list[str]
+
+
+METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
+    "initialize": (Initialize, Initialized),
+    "ping": (Params, None),
+    "session/new": (SessionNew, SessionResult),
+    "session/state": (SessionRef, SessionResult),
+    "session/messages": (SessionMessages, Messages),
+    "turn/start": (TurnStartParams, TurnAccepted),
+    "turn/wait": (TurnWait, TurnResult),
+    "turn/abort": (TurnAbort, TurnAborted),
+}
+"""Every method: its params, and its result, None for the empty object."""
