@@ -14,12 +14,10 @@ from zotd.protocol.content import Text
 from zotd.tools import close_tools
 
 
-async def _until(path: Path) -> str:
-    """The content of a file that a command is about to write."""
+async def _said(fifo: Path) -> str:
+    """What a command writes to a named pipe."""
     async with asyncio.timeout(5):
-        while not path.exists() or not path.read_text().endswith("\n"):
-            await asyncio.sleep(0.005)
-    return path.read_text().strip()
+        return (await asyncio.to_thread(fifo.read_text)).strip()
 
 
 async def test_the_recorded_result_of_echo_hi_comes_out_letter_for_letter(session: Any) -> None:
@@ -72,17 +70,10 @@ async def test_sh_serves_where_there_is_no_bash_on_the_path(session: Any) -> Non
 
 async def test_output_is_shown_while_the_command_runs(session: Any) -> None:
     session.use(session.limits, progress_s=0.01)
-    task = asyncio.create_task(
-        session.text("bash", command=f"echo first; read < {session.cwd}/go; echo second")
-    )
-    (session.cwd / "made").touch()
-    import os
-
-    os.mkfifo(session.cwd / "go")
-    async with asyncio.timeout(5):
-        while "first\n" not in "".join(session.progress):
-            await asyncio.sleep(0.005)
-    (session.cwd / "go").write_text("\n")
+    go = session.fifo("go")
+    task = asyncio.create_task(session.text("bash", command="echo first; read < go; echo second"))
+    await session.hears("first\n")
+    await asyncio.to_thread(go.write_text, "\n")
     assert "first\nsecond\n" in await task
     assert "".join(session.progress) == "first\nsecond\n"
 
@@ -162,9 +153,9 @@ async def test_a_background_child_does_not_hold_the_call_and_ends_with_the_sessi
 
 
 async def test_a_background_child_may_write_on_and_lives_as_long_as_it_likes(session: Any) -> None:
-    command = f"(seq 200000; echo done > {session.cwd}/end) & exit 0"
-    await session.text("bash", command=command)
-    assert await _until(session.cwd / "end") == "done"
+    end = session.fifo("end")
+    await session.text("bash", command="(seq 200000; echo done > end) & exit 0")
+    assert await _said(end) == "done"
     assert "hi" in await session.text("bash", command="echo hi")
 
 
@@ -202,8 +193,9 @@ async def test_a_time_out_kills_what_ignores_the_polite_signal(session: Any) -> 
 
 
 async def test_an_abort_kills_the_group_within_two_seconds(session: Any) -> None:
+    pid = session.fifo("pid")
     task = asyncio.create_task(session.call("bash", command=STUBBORN))
-    group = int(await _until(session.cwd / "pid"))
+    group = int(await _said(pid))
     began = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -213,14 +205,17 @@ async def test_an_abort_kills_the_group_within_two_seconds(session: Any) -> None
 
 
 async def test_an_abort_in_a_flood_leaves_nothing(session: Any) -> None:
+    pid = session.fifo("pid")
+    session.use(session.limits, progress_s=0.01)
     task = asyncio.create_task(session.call("bash", command="echo $$ > pid; yes"))
-    group = int(await _until(session.cwd / "pid"))
+    group = int(await _said(pid))
+    await session.hears("y\ny\n")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not members_run(group)
     count = len(session.progress)
-    await asyncio.wait([asyncio.create_task(asyncio.sleep(0.1))])
+    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.05)
     assert len(session.progress) == count
 
 
