@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BUILT_IN = frozenset(
-    "help login logout model llama sessions session jump compact study btw jail unjail skills swarm"
-    " reload-ext telegram settings clear yolo exit".split()
+    {
+        *("help", "login", "logout", "model", "llama", "sessions", "session", "jump", "compact", "study"),
+        *("btw", "jail", "unjail", "skills", "swarm", "reload-ext", "telegram", "settings", "clear"),
+        *("yolo", "exit"),
+    }
 )
 """Commands of zot and its terminal, which no extension can take."""
 

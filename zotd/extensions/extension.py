@@ -1,0 +1,363 @@
+"""Owns one extension: its process, what is asked of it and what it answers, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from zotd import __version__
+from zotd.base.clock import now
+from zotd.base.limits import Limits
+from zotd.base.paths import extension_log
+from zotd.extensions.asking import (
+    Answer,
+    AnyAnswer,
+    AskFailed,
+    ExtensionGone,
+    NoAnswer,
+    NotReading,
+    Question,
+    WrongAnswer,
+)
+from zotd.extensions.discovery import Located
+from zotd.extensions.journal import Journal
+from zotd.extensions.outbox import Outbox
+from zotd.extensions.program import argv, environment
+from zotd.process.spawn import Child, SpawnError, spawn
+from zotd.protocol.frames import (
+    CommandResponse,
+    FromExtension,
+    FromHost,
+    Hello,
+    HelloAck,
+    HostInfo,
+    InterceptResponse,
+    Ready,
+    ShutdownAck,
+    ToolResultFrame,
+)
+from zotd.protocol.session import ExtensionState
+from zotd.wire.link import BadAnswer, ExtensionLink, Failed, Greeted, Output, Remark, State
+
+ZOT_VERSION = "0.0.7"
+"""The zot release whose protocol document this host follows."""
+PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every extension of a session is told. `env` is the session's environment."""
+
+    home: Path
+    cwd: Path
+    env: Mapping[str, str]
+    provider: str
+    model: str
+    session_id: str
+
+
+class Extension:
+    """One extension of one session. `live` is its life; `ask` the only way to ask it something.
+
+    state, error: where it is, and why it failed.
+    gone: whether its life is over, or never began for good.
+    settled: set once it is ready or has failed, which is what start-up waits for.
+    capabilities: what its `hello` listed.
+    """
+
+    def __init__(
+        self,
+        located: Located,
+        surroundings: Surroundings,
+        limits: Limits,
+        hear: Callable[[Extension, FromExtension], None],
+        changed: Callable[[Extension], None],
+    ) -> None:
+        """hear: gets every frame that is neither an answer nor part of the handshake.
+        changed: called when `state` has changed.
+        """
+        self.located = located
+        self.state: ExtensionState = "starting"
+        self.error: str | None = None
+        self.gone = False
+        self.settled = asyncio.Event()
+        self.capabilities: frozenset[str] = frozenset()
+        self.log_path = extension_log(surroundings.home, located.name)
+        self._surroundings = surroundings
+        self._limits = limits
+        self._hear = hear
+        self._changed = changed
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._link = ExtensionLink(limits)
+        self._journal: Journal | None = None
+        self._child: Child | None = None
+        self._outbox: Outbox | None = None
+        self._stopping = False
+        self._failure = ""
+        self._closed = asyncio.Event()
+        self._patience: asyncio.Timeout | None = None
+        self._quiet: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        """As the manifest has it."""
+        return self.located.name
+
+    def remark(self, text: str) -> None:
+        """A line of ours in its log."""
+        if self._journal is not None:
+            self._journal.remark(text)
+
+    # Asking
+
+    async def ask(self, question: Question, within: float, answer: type[AnyAnswer]) -> AnyAnswer:
+        """Send a question under an id of its own and wait up to `within` seconds for its answer.
+
+        question: its `id` is filled in here. answer: the frame that answers it.
+        Raises ExtensionGone at once when the process ends, NotReading, NoAnswer, WrongAnswer.
+        """
+        number = str(next(self._ids))
+        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.send(msgspec.structs.replace(question, id=number))
+        self._waiting[number] = waiter
+        try:
+            async with asyncio.timeout(within):
+                got = await waiter
+        except TimeoutError:
+            self.remark(f"no answer to {_tag(question)} {number} within {within:g} s")
+            raise NoAnswer(f"extension {self.name} did not answer within {within:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+        if not isinstance(got, answer):
+            raise WrongAnswer(f"extension {self.name} answered with {_tag(got)}")
+        return got
+
+    def send(self, frame: FromHost) -> None:
+        """Queue one frame. Raises ExtensionGone, or NotReading when its queue is full."""
+        if self._outbox is None or self.gone or self._link.state not in (State.REGISTERING, State.RUNNING):
+            raise ExtensionGone(f"extension {self.name} is not running")
+        if not self._outbox.put(self._link.send(frame)):
+            self.remark(f"{_tag(frame)} was not sent: {self._outbox.waiting} frames wait to be read")
+            raise NotReading(f"extension {self.name} is not reading")
+
+    # Life
+
+    async def live(self) -> None:
+        """Start the process and serve it until it is gone. Raises nothing but cancellation, which kills it."""
+        if self._stopping:
+            self._end("stopped")
+            return
+        try:
+            child = await self._start()
+        except (SpawnError, OSError) as error:
+            self._end(f"did not start: {error}")
+            self._close()
+            return
+        try:
+            self._end(await self._serve(child))
+            # What it left in its group goes too: nothing outlives the extension it belongs to.
+            await child.stop(self._limits.terminate_s)
+        except Exception as error:  # a mistake of ours over one extension must not end the others
+            import traceback
+
+            self.remark(traceback.format_exc())
+            self._end(f"was ended by a mistake of zotd: {error!r}")
+        finally:
+            self._stopping = True
+            self._end("was cancelled")
+            child.signal_group(signal.SIGKILL)
+            child.close()
+            self._close()
+
+    async def stop(self) -> None:
+        """End it: `shutdown` and the end of its input, then SIGTERM, then SIGKILL, each after its time.
+
+        What has not said `hello` yet cannot be told: `hello_ack` is the first frame anybody gets.
+        """
+        self._stopping = True
+        child, outbox = self._child, self._outbox
+        if child is None or outbox is None:
+            return
+        if not self.gone and (farewell := self._link.stop()):
+            outbox.put(farewell)
+            outbox.finish()
+            await asyncio.wait([child.exited], timeout=self._limits.shutdown_s)
+            if not child.exited.done():
+                self.remark(f"did not exit within {self._limits.shutdown_s:g} s of shutdown: terminated")
+        await child.stop(self._limits.terminate_s)
+        if not child.exited.done():  # stuck in the kernel: nobody can end it, and nobody should wait for it
+            child.close()
+        await self._closed.wait()
+
+    async def _start(self) -> Child:
+        around, located = self._surroundings, self.located
+        self._journal = Journal(self.log_path)
+        self.remark(f"starting {self.name}/{located.manifest.version} at {now()}")
+        if located.manifest.instances == "workspace":
+            self.remark("instances: this version starts one process for each session")
+        self._child = child = await spawn(
+            argv(located.manifest, located.directory),
+            cwd=located.directory,
+            env=environment(around.env, home=around.home, directory=located.directory, cwd=around.cwd),
+            stdin="pipe",
+            stderr=self._journal.fd,
+        )
+        if child.stdin is not None:
+            self._outbox = Outbox(child.stdin, self._limits)
+        return child
+
+    async def _serve(self, child: Child) -> str:
+        """Read frames until the end, and say what the end was."""
+        hello_s = self.located.manifest.hello_timeout or self._limits.hello_s
+        try:
+            async with asyncio.timeout(hello_s) as self._patience:
+                child.exited.add_done_callback(self._on_exit)
+                while data := await child.read():
+                    self._take(self._link.receive(data))
+                    if self._failure:
+                        return self._failure
+        except TimeoutError:
+            if not child.exited.done():
+                return f"sent no hello within {hello_s:g} s"
+        finally:
+            child.exited.remove_done_callback(self._on_exit)
+            self._patience = None
+        # The end of output comes a moment before the exit that caused it.
+        await asyncio.wait([child.exited], timeout=self._limits.last_words_s)
+        how = _how(child)
+        self._take(self._link.gone(how))
+        return self._failure or how
+
+    def _on_exit(self, _: asyncio.Future[int]) -> None:
+        """The process is gone; what it said last is still read, but not what a child of its may say later."""
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._limits.last_words_s)
+
+    def _end(self, how: str) -> None:
+        """Fail whoever waits, once, and tell the host. `how` continues the sentence `extension NAME …`."""
+        if self.gone:
+            return
+        self.gone = True
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self.remark(how)
+        for waiter in self._waiting.values():
+            if not waiter.done():
+                waiter.set_exception(ExtensionGone(f"extension {self.name} {how}"))
+        if self._stopping:
+            self.state = "stopped"
+        else:
+            self.state, self.error = "failed", f"extension {self.name} {how} (log: {self.log_path})"
+        self._changed(self)
+        self.settled.set()
+
+    def _close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        self._closed.set()
+
+    # Hearing
+
+    def _take(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Remark(text):
+                    self.remark(text)
+                case Greeted(hello):
+                    self._greet(hello)
+                case Failed(reason):
+                    self._failure = reason
+                case BadAnswer(number, reason):
+                    self._resolve(str(number), WrongAnswer(f"extension {self.name}: {reason}"))
+                case CommandResponse() | ToolResultFrame() | InterceptResponse():
+                    if not self._resolve(output.id, output):
+                        self.remark(f"{_tag(output)} for {output.id!r}, which nobody waits for: ignored")
+                case Ready():
+                    self._become("ready")
+                case Hello() | ShutdownAck():
+                    pass
+                case _:
+                    self._hear(self, output)
+        if outputs and self._quiet is not None:
+            self._listen_for_silence()
+
+    def _greet(self, hello: Hello) -> None:
+        """Answer `hello`, then hear what was sent without waiting for the answer."""
+        around, directory = self._surroundings, str(self.located.directory)
+        self.capabilities = frozenset(hello.capabilities)
+        if hello.name != self.name:
+            self.remark(f"hello says {hello.name!r}, the manifest {self.name!r}, which counts")
+        if self._patience is not None and self._child is not None and not self._child.exited.done():
+            self._patience.reschedule(None)
+        ack = HelloAck(
+            protocol_version=PROTOCOL_VERSION,
+            zot_version=ZOT_VERSION,
+            provider=around.provider,
+            model=around.model,
+            cwd=str(around.cwd),
+            extension_dir=directory,
+            data_dir=directory,
+            host=HostInfo(name="zotd", version=__version__),
+            session_id=around.session_id,
+        )
+        if self._outbox is not None:
+            self._outbox.put(self._link.acknowledge(ack))
+        self._listen_for_silence()
+        self._take(self._link.receive(b""))
+
+    def _resolve(self, number: str, answer: Answer | AskFailed) -> bool:
+        """Hand an answer to who waits for it; whether anybody did."""
+        waiter = self._waiting.get(number)
+        if waiter is None or waiter.done():
+            return False
+        if isinstance(answer, AskFailed):
+            waiter.set_exception(answer)
+        else:
+            waiter.set_result(answer)
+        return True
+
+    def _listen_for_silence(self) -> None:
+        """Not every extension says `ready`: a while without a frame counts too. Each frame starts it anew."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._quiet = asyncio.get_running_loop().call_later(self._limits.auto_ready_s, self._on_silence)
+
+    def _on_silence(self) -> None:
+        if self._link.state is State.REGISTERING:
+            self._link.ready()
+            self.remark(f"counted as ready after {self._limits.auto_ready_s:g} s without a frame")
+            self._become("auto_ready")
+
+    def _become(self, state: ExtensionState) -> None:
+        """Ready, one way or the other; only the first time counts."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        if self.state == "starting" and not self._stopping:
+            self.state = state
+            self.settled.set()
+            self._changed(self)
+
+
+def _how(child: Child) -> str:
+    """How a process ended, to follow its name."""
+    if not child.exited.done():
+        return "closed its stdout"
+    code = child.exited.result()
+    if code >= 0:
+        return f"exited: exit status {code}"
+    try:
+        return f"exited: killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"exited: killed by signal {-code}"
+
+
+def _tag(frame: FromExtension | FromHost) -> str:
+    return str(frame.__struct_config__.tag)
