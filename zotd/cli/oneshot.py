@@ -113,11 +113,9 @@ class Run:
         return FAILED if outcome.error or outcome.stop in ("error", "aborted") else ANSWERED
 
     async def _turn(self, text: str) -> Outcome:
-        if self._end:
-            return Outcome("aborted")
         accepted = await self._session.submit(text)
         accepted.begin()
-        if self._end:
+        if self._end:  # interrupted while the extensions loaded
             self._session.unqueue()
         outcome = await self._session.wait(accepted.turn_id)
         assert outcome is not None

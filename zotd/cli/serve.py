@@ -34,7 +34,7 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> 
     return code
 
 
-@dataclass(slots=True)
+@dataclass
 class Server:
     """What fronts ask of the process, and the two ways in."""
 
@@ -97,6 +97,7 @@ class Server:
 
     async def _finish(self, connection: Connection, ended: asyncio.Event) -> None:
         await ended.wait()
+        connection.end()
         if connection.front is not None:
             await connection.front.finished()
 

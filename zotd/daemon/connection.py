@@ -6,7 +6,7 @@ Imports next to nothing, so that a health check is answered before the agent is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from zotd.base.limits import Limits
@@ -46,16 +46,11 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Take in bytes as they come, cut anywhere."""
-        for frame in self._framer.feed(data):
-            if isinstance(frame, Oversize | BadFrame):
-                self._malformed(str(frame))
-                continue
-            try:
-                value = decode(frame)
-            except Malformed as problem:
-                self._malformed(str(problem))
-            else:
-                self._dispatch(value)
+        self._take(self._framer.feed(data))
+
+    def end(self) -> None:
+        """No more bytes will come: a last line may lack its line end."""
+        self._take(self._framer.end())
 
     def send(self, value: Any) -> None:
         """Queue one JSON value. What one turn of the event loop produces leaves in one write."""
@@ -83,32 +78,37 @@ class Connection:
         self.flush()
         self.outlet.close()
 
+    def _take(self, frames: Sequence[bytes | Oversize | BadFrame]) -> None:
+        for frame in frames:
+            if isinstance(frame, Oversize | BadFrame):
+                self._malformed(frame.message)
+                continue
+            try:
+                value = decode(frame)
+            except Malformed as problem:
+                self._malformed(problem.message)
+            else:
+                self._dispatch(value)
+
     def _dispatch(self, value: Any) -> None:
         if self.front is None and (dialect := _dialect(value)):
             self._framer.settle()
             self.front = self._fronts(dialect, self)
         if self.front is None:
-            self._refuse(-32600, 'expected a JSON object with "jsonrpc" or "type"')
+            self._refuse(-32600, 'expected a JSON object with "jsonrpc" or "type"', "invalid_request")
         else:
             self.front.receive(value)
 
     def _malformed(self, message: str) -> None:
         if self.front is None:
-            self._refuse(-32700, message)
+            self._refuse(-32700, message, "parse")
         else:
             self.front.malformed(message)
 
-    def _refuse(self, code: int, message: str) -> None:
-        """No dialect is known yet, so the answer can be read in either."""
-        error = {
-            "code": code,
-            "message": message,
-            "data": {"kind": "parse" if code == -32700 else "invalid_request"},
-        }
-        if self._framer.headers:
-            self.send({"jsonrpc": "2.0", "id": None, "error": error})
-        else:
-            self.send({"type": "response", "command": "", "success": False, "error": message})
+    def _refuse(self, code: int, message: str, kind: str) -> None:
+        """No dialect is known yet: JSON-RPC has a shape for that."""
+        error = {"code": code, "message": message, "data": {"kind": kind}}
+        self.send({"jsonrpc": "2.0", "id": None, "error": error})
 
 
 _FLUSH_AT = 256

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 import jsonrpcserver
 import msgspec
 from jsonrpcserver.exceptions import JsonRpcError
 
 from zotd.daemon.connection import Connection
-from zotd.daemon.service import BEFORE_INITIALIZE, INTERNAL, INVALID_PARAMS, METHODS, NOT_INITIALIZED, Refused
+from zotd.daemon.service import BEFORE_INITIALIZE, METHODS, Method, Refused, Then
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
-from zotd.wire.codec import to_wire
-from zotd.wire.peer import Batch, Invalid, Notification, Request, Response, RpcPeer
+from zotd.protocol.methods import METHOD_TYPES
+from zotd.wire import peer as rpc
+from zotd.wire.peer import Batch, Cancel, Invalid, Request, RpcPeer, problem
 
 logging.getLogger("jsonrpcserver").disabled = True  # it prints what exceptions say, which may be private
 
 
 class RpcFront:
-    """One client. Requests run concurrently; each session it opened delivers its events here."""
+    """One client. Requests run concurrently; each session it opened delivers its events here.
+
+    `private` says that sessions end with the connection: nobody else can reach them.
+    """
 
     def __init__(
         self,
@@ -42,8 +46,7 @@ class RpcFront:
         self._tasks = tasks
         self._peer = RpcPeer(connection.limits.requests_in_flight)
         self._attached: list[Session] = []
-        self._running: dict[Any, asyncio.Task[None]] = {}
-        self._afterwards: list[Callable[[], None]] = []
+        self._running: dict[rpc.RpcId, asyncio.Task[None]] = {}
 
     # Client of sessions
 
@@ -56,17 +59,13 @@ class RpcFront:
 
     def deliver(self, event: dict[str, Any]) -> None:
         params = {key: value for key, value in event.items() if key != "type"}
-        self._connection.send({"jsonrpc": "2.0", "method": event["type"], "params": params})
+        self._connection.send(self._peer.notification(event["type"], params))
 
     # Caller of methods
 
     def attach(self, session: Session) -> None:
         self._attached.append(session)
         session.attach(self)
-
-    def afterwards(self, action: Callable[[], None]) -> None:
-        """Run `action` once the answer to the present request is on its way."""
-        self._afterwards.append(action)
 
     def hang_up(self) -> None:
         self._connection.close()
@@ -75,15 +74,151 @@ class RpcFront:
 
     def receive(self, value: Any) -> None:
         for item in self._peer.receive(value):
-            match item:
-                case Request():
-                    self._start(item)
-                case Batch():
-                    self._spawn(self._batch(item), f"batch of {len(item.items)}")
-                case Invalid(response=answer):
-                    self._connection.send(answer)
-                case Notification() | Response():
-                    self._note(item)
+            if isinstance(item, Batch):
+                self._take_batch(item)
+            else:
+                self._take(item, self._send)
 
     def malformed(self, message: str) -> None:
-        self._connection.send(_error(None, -32700, message, {"kind": "parse"}))
+        self._connection.send(rpc.parse_error(message))
+
+    async def finished(self) -> None:
+        """Until every request is answered and every accepted turn is done."""
+        while self._running:
+            await asyncio.wait(list(self._running.values()))
+        for session in self._attached:
+            await session.settled()
+
+    async def closed(self) -> None:
+        self._peer.abandon()
+        for task in tuple(self._running.values()):
+            task.cancel()
+        for session in self._attached:
+            session.detach(self)
+
+    def _take(self, item: rpc.Item, send: Callable[[Answer], None]) -> None:
+        """Serve one item; `send` gets exactly one Answer, an empty one where none is due."""
+        match item:
+            case Request():
+                self._running[item.id] = task = self._tasks.create_task(
+                    self._serve(item, send), name=f"request {item.method}"
+                )
+                task.add_done_callback(lambda _: self._running.pop(item.id, None))
+            case Cancel(id=request_id):
+                if (running := self._running.get(request_id)) is not None:
+                    running.cancel()
+                send(_NOTHING)
+            case Invalid(reply=reply):
+                send(Answer(reply))
+            case _:
+                send(_NOTHING)  # notifications that name no method of ours, and answers to no question
+
+    def _take_batch(self, batch: Batch) -> None:
+        """The replies of a batch leave together, in the order in which they come to be."""
+        answers: list[Answer] = []
+
+        def collect(answer: Answer) -> None:
+            answers.append(answer)
+            if len(answers) < len(batch.items):
+                return
+            if replies := [each.reply for each in answers if each.reply is not None]:
+                self._connection.send(replies)
+            for each in answers:
+                each.afterwards()
+
+        for item in batch.items:
+            self._take(item, collect)
+
+    def _send(self, answer: Answer) -> None:
+        if answer.reply is not None:
+            self._connection.send(answer.reply)
+        answer.afterwards()
+
+    async def _serve(self, request: Request, send: Callable[[Answer], None]) -> None:
+        try:
+            answer = await self._answer(request)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            answer = Answer(self._peer.cancel(request.id))
+        send(answer)
+
+    async def _answer(self, request: Request) -> Answer:
+        if not self.initialized and request.method in METHODS and request.method not in BEFORE_INITIALIZE:
+            message = f"call initialize before {request.method}"
+            data = problem("not_initialized", "initialize comes first on every connection")
+            return Answer(self._peer.fail(request.id, rpc.NOT_INITIALIZED, message, data))
+        call = _Call(self)
+        response: Any = await jsonrpcserver.async_dispatch(
+            {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": request.params},
+            methods=_ROUTES,
+            context=call,
+            deserializer=lambda parsed: parsed,
+            validator=lambda parsed: parsed,
+            serializer=_unchanged,
+        )
+        return Answer(self._closed_reply(request, response), call.action)
+
+    def _closed_reply(self, request: Request, response: dict[str, Any]) -> dict[str, Any] | None:
+        """The dispatcher's response in our words; what exceptions say never leaves."""
+        if "result" in response:
+            return self._peer.reply(request.id, response["result"])
+        failure = response["error"]
+        code = failure["code"]
+        if code == rpc.METHOD_NOT_FOUND:
+            data = problem("method_not_found", "initialize lists the methods there are")
+            return self._peer.fail(request.id, code, f"no method is named {request.method!r}", data)
+        if code == rpc.INTERNAL_ERROR:
+            return self._peer.fail(request.id, code, "internal error", problem("internal"))
+        return self._peer.fail(request.id, code, failure["message"], failure.get("data"))
+
+
+class Answer(NamedTuple):
+    """What is sent, and what happens once it is on its way."""
+
+    reply: dict[str, Any] | None
+    action: Callable[[], None] | None = None
+
+    def afterwards(self) -> None:
+        if self.action is not None:
+            self.action()
+
+
+_NOTHING = Answer(None)
+
+
+def _unchanged(response: Any) -> Any:
+    """The dispatcher wants to write JSON; frames are written elsewhere."""
+    return response
+
+
+class _Call:
+    """One request under way: the dispatcher hands it to the method."""
+
+    def __init__(self, caller: RpcFront) -> None:
+        self.caller = caller
+        self.action: Callable[[], None] | None = None
+
+
+def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
+    """A method as the dispatcher wants it: params by name, checked against their struct."""
+    params_type = METHOD_TYPES[name][0]
+
+    async def run(call: _Call, /, **params: Any) -> Any:
+        given = {key: value for key, value in params.items() if value is not None}
+        try:
+            typed = msgspec.convert(given, params_type)
+        except msgspec.ValidationError as wrong:
+            raise JsonRpcError(rpc.INVALID_PARAMS, f"{name}: {wrong}", problem("invalid_params")) from None
+        try:
+            result = await method(call.caller, typed)
+        except Refused as no:
+            raise JsonRpcError(no.code, str(no), problem(no.kind, no.hint)) from None
+        if isinstance(result, Then):
+            result, call.action = result
+        return jsonrpcserver.Success({} if result is None else msgspec.to_builtins(result))
+
+    return run
+
+
+_ROUTES = {name: _route(name, method) for name, method in METHODS.items()}

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import Struct
-
 from zotd import __version__
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
@@ -22,8 +20,8 @@ from zotd.protocol import methods as m
 from zotd.protocol.content import ContextUse
 from zotd.protocol.session import QueuedTurn, SessionInfo
 from zotd.providers.catalog import BadChoice, NoCredentials
+from zotd.wire.peer import INVALID_PARAMS
 
-INVALID_PARAMS, INTERNAL, NOT_INITIALIZED = -32602, -32603, -32002
 REFUSED = -32000
 """The method exists and was understood, and could not be done: `data.kind` says why."""
 
@@ -58,8 +56,8 @@ class Then(NamedTuple):
     action: Callable[[], None]
 
 
-async def ping(caller: Caller, params: m.Params) -> dict[str, Any]:
-    return {}
+async def ping(caller: Caller, params: m.Params) -> None:
+    return
 
 
 async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
@@ -151,15 +149,15 @@ async def turn_abort(caller: Caller, params: m.TurnAbort) -> m.TurnAborted:
 
 Method = Callable[[Any, Any], Awaitable[Any]]
 
-METHODS: dict[str, tuple[type[Struct], Method]] = {
-    "initialize": (m.Initialize, initialize),
-    "ping": (m.Params, ping),
-    "session/new": (m.SessionNew, session_new),
-    "session/state": (m.SessionRef, session_state),
-    "session/messages": (m.SessionMessages, session_messages),
-    "turn/start": (m.TurnStartParams, turn_start),
-    "turn/wait": (m.TurnWait, turn_wait),
-    "turn/abort": (m.TurnAbort, turn_abort),
+METHODS: dict[str, Method] = {
+    "initialize": initialize,
+    "ping": ping,
+    "session/new": session_new,
+    "session/state": session_state,
+    "session/messages": session_messages,
+    "turn/start": turn_start,
+    "turn/wait": turn_wait,
+    "turn/abort": turn_abort,
 }
 
 BEFORE_INITIALIZE = frozenset({"initialize", "ping"})

@@ -18,7 +18,7 @@ from zotd.extensions.discovery import discover
 from zotd.extensions.host import ExtensionHost
 from zotd.providers.catalog import BadChoice, Choice, choose
 from zotd.providers.registry import Providers
-from zotd.tools import Toolset
+from zotd.tools import builtin_tools, close_tools
 
 
 class Sessions:
@@ -28,7 +28,7 @@ class Sessions:
         self._limits = limits
         self._tasks = tasks
         self._providers = providers
-        self._open: dict[str, tuple[Session, SessionSpec, Toolset]] = {}
+        self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
 
     def open(self, spec: SessionSpec) -> Session:
         """A new session. Its extensions start in the background; prompts wait for them.
@@ -37,8 +37,8 @@ class Sessions:
         BadChoice for an unknown tool.
         """
         choice = _choose(spec)
-        toolset = Toolset(spec.cwd, spec.environ, self._limits)
-        tools = _selected(toolset.tools, spec.tools)
+        builtin = builtin_tools(spec.cwd, spec.environ, self._limits)
+        tools = _selected(builtin, spec.tools)
         session = Session(
             session_id=str(uuid.uuid4()),
             cwd=spec.cwd,
@@ -49,7 +49,7 @@ class Sessions:
             max_steps=spec.max_steps or self._limits.max_steps,
             tasks=self._tasks,
         )
-        self._open[session.id] = (session, spec, toolset)
+        self._open[session.id] = (session, spec, builtin)
         return session
 
     def start(self, session: Session) -> None:
@@ -79,16 +79,16 @@ class Sessions:
 
     def set_model(self, session: Session, model: str) -> None:
         """Another model of the same provider from the next turn on. Raises as `open` does."""
-        _, spec, toolset = self._open[session.id]
+        _, spec, builtin = self._open[session.id]
         spec = replace(spec, provider=session.provider, model=model, reasoning=session.model.reasoning)
-        session.model = self._model(_choose(spec), spec, _selected(toolset.tools, spec.tools))
-        self._open[session.id] = (session, spec, toolset)
+        session.model = self._model(_choose(spec), spec, _selected(builtin, spec.tools))
+        self._open[session.id] = (session, spec, builtin)
 
     async def close(self, session: Session) -> None:
         """Abort its turn, stop its extensions, end what its shell commands left behind."""
         if (entry := self._open.pop(session.id, None)) is not None:
             await session.close()
-            await entry[2].close()
+            await close_tools(entry[2])
 
     async def close_all(self) -> None:
         await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))

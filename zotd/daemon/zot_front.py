@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LEVELS = ("off", "minimum", "low", "medium", "high", "xhigh", "max")
 """What `set_reasoning` takes."""
 
+_LIGHT = frozenset({"ping", "hello", "get_models"})
+"""Commands that are answered without the agent."""
+
 
 class Desk(Protocol):
     """What a front needs of the process. `open` may be slow the first time: it loads the agent."""
@@ -48,7 +51,7 @@ class ZotFront:
         self._connection = connection
         self._desk = desk
         self._session: Session | None = None
-        self._inbox: deque[Command] = deque()
+        self._inbox: deque[Command | Refusal] = deque()
         self._pump: asyncio.Task[None] | None = None
         self._trusted = not desk.token
         self._over = False
@@ -87,20 +90,21 @@ class ZotFront:
 
     def receive(self, value: Any) -> None:
         command = dialect.parse(value)
-        if isinstance(command, Refusal):
-            self._connection.send(command.response)
+        if isinstance(command, Command) and not self._trusted and not self._authenticate(command):
             return
-        if not self._trusted and not self._authenticate(command):
-            return
-        if self._pump is None and command.type in ("ping", "hello", "get_models"):
-            self._answer_light(command)
-            return
-        self._inbox.append(command)
-        if self._pump is None:
-            self._pump = self._desk.tasks.create_task(self._work(), name="zot dialect commands")
+        self._take(command)
 
     def malformed(self, message: str) -> None:
-        self._connection.send(dialect.response("", None, error=message))
+        self._take(Refusal(dialect.malformed(message)))
+
+    def _take(self, item: Command | Refusal) -> None:
+        """Serve at once what needs no agent, unless something waits ahead of it: answers keep their order."""
+        if self._pump is None and (isinstance(item, Refusal) or item.type in _LIGHT):
+            self._answer_light(item)
+            return
+        self._inbox.append(item)
+        if self._pump is None:
+            self._pump = self._desk.tasks.create_task(self._work(), name="zot dialect commands")
 
     async def finished(self) -> None:
         """Until everything that was accepted is done."""
@@ -132,11 +136,11 @@ class ZotFront:
     async def _work(self) -> None:
         try:
             while self._inbox:
-                command = self._inbox.popleft()
-                if command.type in ("ping", "hello", "get_models"):
-                    self._answer_light(command)
+                item = self._inbox.popleft()
+                if isinstance(item, Refusal) or item.type in _LIGHT:
+                    self._answer_light(item)
                 elif (session := self._begin_session()) is not None:
-                    outcome = self._handlers[command.type](command, session)
+                    outcome = self._handlers[item.type](item, session)
                     if outcome is not None:
                         await outcome
         finally:
@@ -148,8 +152,7 @@ class ZotFront:
             try:
                 self._session = self._desk.open()
             except Exception as problem:
-                self._over = True
-                self._desk.fatal(self._connection, str(problem))
+                self._fail(problem)
                 return None
             self._session.attach(self)
             self._desk.start(self._session)
@@ -157,27 +160,30 @@ class ZotFront:
 
     # Commands
 
-    def _answer_light(self, command: Command) -> None:
-        if command.type == "ping":
-            self._reply(command, {"pong": True})
-        elif command.type == "get_models":
-            self._reply(command, {"models": self._desk.models()})
-        else:
-            try:
-                provider, model = self._identity()
-            except Exception as problem:
-                self._over = True
-                self._desk.fatal(self._connection, str(problem))
-                return
-            self._reply(
-                command,
-                {"protocol_version": 1, "version": __version__, "provider": provider, "model": model},
-            )
+    def _answer_light(self, item: Command | Refusal) -> None:
+        if isinstance(item, Refusal):
+            self._connection.send(item.response)
+        elif item.type == "ping":
+            self._reply(item, {"pong": True})
+        elif item.type == "get_models":
+            self._reply(item, {"models": self._desk.models()})
+        elif (identity := self._identity()) is not None:
+            provider, model = identity
+            hello = {"protocol_version": 1, "version": __version__, "provider": provider, "model": model}
+            self._reply(item, hello)
 
-    def _identity(self) -> tuple[str, str]:
+    def _identity(self) -> tuple[str, str] | None:
         if self._session is not None:
             return self._session.provider, self._session.model.id
-        return self._desk.identity()
+        try:
+            return self._desk.identity()
+        except Exception as problem:
+            self._fail(problem)
+            return None
+
+    def _fail(self, problem: Exception) -> None:
+        self._over = True
+        self._desk.fatal(self._connection, str(problem))
 
     async def _prompt(self, command: Command, session: Session) -> None:
         message = command.params.get("message")
