@@ -71,15 +71,14 @@ class Http:
         """
         import httpx2
 
-        headers = endpoint.headers()
         try:
-            client = self._client(not _LOOPBACK.match(endpoint.url))
-            async with client.stream("POST", endpoint.url, content=body, headers=headers) as response:
-                if response.status_code != 200 or _is_json(response):
-                    raise _refused(endpoint, response.status_code, await _start(response))
-                async with aclosing(self._decoded(response)) as events:
-                    async for event in events:
-                        yield event
+            async with aclosing(self._attempts(endpoint, body)) as responses:
+                async for response in responses:
+                    if response.status_code != 200 or _is_json(response):
+                        raise _refused(endpoint, response.status_code, await _start(response))
+                    async with aclosing(self._decoded(response)) as events:
+                        async for event in events:
+                            yield event
         except httpx2.HTTPError as error:
             raise self._explained(endpoint, error) from error
         except (httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
@@ -91,6 +90,30 @@ class Http:
         self._clients.clear()
         for client in clients:
             await client.aclose()
+
+    async def _attempts(self, endpoint: Endpoint, body: bytes) -> AsyncGenerator[httpx2.Response, None]:
+        """The response, open until the generator is closed; asked for again where a kept connection was dead.
+
+        Servers close idle connections when they like, and the race shows only once the request is sent.
+        """
+        import httpx2
+
+        near = _LOOPBACK.match(endpoint.url) is not None
+        headers = endpoint.headers()
+        if near:
+            headers["connection"] = "close"  # a new one costs nothing, and small servers drop idle ones
+        client = self._client(trust_env=not near)
+        request = client.build_request("POST", endpoint.url, content=body, headers=headers)
+        try:
+            response = await client.send(request, stream=True)
+        except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+            if near:
+                raise
+            response = await client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
 
     async def _decoded(self, response: httpx2.Response) -> AsyncGenerator[SseEvent, None]:
         decoder = SseDecoder(self._limits.frame_bytes)

@@ -49,6 +49,7 @@ def _serve(order: dict[str, Any]) -> tuple[object, dict[str, str]]:
     params.model.path = order["model"]
     params.n_ctx = order["window"]
     params.n_parallel = 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _threads()
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [order["key"]]
@@ -59,6 +60,13 @@ def _serve(order: dict[str, Any]) -> tuple[object, dict[str, str]]:
     params.cache_ram_mib = 0
     server = xllamacpp.Server(params)
     return server, {"url": server.listening_address}
+
+
+def _threads() -> int:
+    """Half of the processors. The threads wait for each other hundreds of times a token, spinning: where one
+    of them has to share its processor, all slow down three times and more. Hyperthreads add nothing either."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, available // 2)
 
 
 def _exit_at_end_of_input() -> None:
