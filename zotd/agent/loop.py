@@ -78,7 +78,7 @@ class Loop:
     async def run(
         self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client"
     ) -> Outcome:
-        """One turn. Cancelling the task that awaits this aborts it: the outcome says `aborted`, nothing is raised."""
+        """One turn. Nothing is raised: cancelling the task that awaits this aborts it, and the outcome says so."""
         spent = self.transcript.usage
         message = self.transcript.append("user", prompt)
         self._sink.publish(UserMessage(content=message.content, origin=origin))
@@ -155,7 +155,7 @@ class Loop:
         return ("tool_use" if calls and finish.stop == "end_turn" else _settled(finish.stop, calls)), blocks
 
     async def _run_tools(self, runnable: Sequence[ToolCall], calls: Sequence[ToolCall]) -> None:
-        """Run a batch in order. Calls that are not reached still get a result: a transcript needs one each."""
+        """Run a batch in order. Calls that are not reached still get a result: each needs one."""
         results: list[Block] = []
         reason = "not run: the answer was cut at the model's length limit"
         try:
@@ -163,8 +163,8 @@ class Loop:
                 reason = "aborted"
                 results.append(self._result(call, await self._outcome(call)))
         finally:
-            for call in calls[len(results) :]:
-                results.append(self._result(call, ToolOutcome([Text(reason)], is_error=True)))
+            unreached = ToolOutcome([Text(reason)], is_error=True)
+            results += [self._result(call, unreached) for call in calls[len(results) :]]
             self.transcript.append("tool", results)
 
     async def _outcome(self, call: ToolCall) -> ToolOutcome:

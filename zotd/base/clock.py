@@ -8,7 +8,7 @@ _last = (0, "")
 
 
 def now() -> str:
-    """The present, such as `2026-11-30T03:43:15.576Z`. Cached per millisecond: streams ask thousands of times."""
+    """The present, such as `2026-11-30T03:43:15.576Z`. Cached per millisecond: streams ask often."""
     global _last  # noqa: PLW0603 - the cache is the point
     millis = time.time_ns() // 1_000_000
     if _last[0] != millis:

@@ -19,11 +19,12 @@ def zot_home(environ: Mapping[str, str] | None = None) -> Path:
         return Path(home).expanduser().absolute()
     if state := environ.get("XDG_STATE_HOME"):
         return Path(state) / "zot"
-    if sys.platform == "linux":
+    platform: str = sys.platform
+    if platform == "linux":
         return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "zot"
     from platformdirs import user_data_dir, user_state_dir
 
-    if sys.platform == "win32":
+    if platform == "win32":
         return Path(user_data_dir("zot", appauthor=False))
     return Path(user_state_dir("zot"))
 

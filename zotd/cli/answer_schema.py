@@ -33,7 +33,8 @@ class AnswerSchema:
         return cls(schema)
 
     def ask(self, prompt: str) -> str:
-        return f"{prompt}\n\nAnswer with one JSON value and nothing else. It must fit this JSON Schema:\n{json.dumps(self.schema)}"
+        wish = "Answer with one JSON value and nothing else. It must fit this JSON Schema:"
+        return f"{prompt}\n\n{wish}\n{json.dumps(self.schema)}"
 
     def ask_again(self, fault: str) -> str:
         return (

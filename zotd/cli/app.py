@@ -110,8 +110,7 @@ def _drive(work: Coroutine[Any, Any, int], *, fast: bool) -> int:
 
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        code = runner.run(work)
-    return code
+        return runner.run(work)
 
 
 def _complain(message: str, code: int) -> int:

@@ -34,7 +34,8 @@ modes:
   zotd rpc --listen unix:PATH  serve any number of clients on a Unix socket
   zotd model install smollm2 fetch the small model that runs without a key
 
-exit codes: 0 answered, 1 agent or provider error, 2 usage, 4 a limit, 5 credentials, 124 time-out, 130 interrupted
+exit codes:
+  0 answered, 1 agent or provider error, 2 usage, 4 a limit, 5 credentials, 124 time-out, 130 interrupted
 """
 
 

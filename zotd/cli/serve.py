@@ -73,7 +73,8 @@ class Server:
         servers: list[asyncio.AbstractServer] = []
         try:
             for path in paths:
-                servers.append(await listen_unix(path, self.limits, self._connect, self._gone))
+                server = await listen_unix(path, self.limits, self._connect, self._gone)
+                servers.append(server)
             await self._stopping.wait()
         except (SocketInUse, OSError) as problem:
             sys.stderr.write(f"zotd: --listen: {problem}\n")
@@ -153,7 +154,7 @@ class Server:
         await self.agents.sessions.close(session)
 
     def fatal(self, connection: Connection, message: str) -> None:
-        """A zot client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""
+        """A client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""
         sys.stderr.write(f"zotd: {message}\n")
         if self.private:
             self._code = 1

@@ -24,7 +24,7 @@ class Front(Protocol):
 
 
 class Outlet(Protocol):
-    """Where bytes go. `write` never blocks; `drained` waits until little is left, or gives up after a bound."""
+    """Where bytes go. `write` never blocks; `drained` waits until little is left, within a bound."""
 
     @property
     def full(self) -> bool: ...

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from zotd.base.limits import Limits
 from zotd.daemon.connection import Connection
@@ -28,9 +29,9 @@ class StreamOutlet(asyncio.Protocol):
         self._room.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._limits.client_queue_bytes)
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast("asyncio.WriteTransport", transport)
+        self._transport.set_write_buffer_limits(high=self._limits.client_queue_bytes)
 
     def pause_writing(self) -> None:
         self._room.clear()

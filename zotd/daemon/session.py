@@ -22,7 +22,7 @@ from zotd.wire.codec import to_wire
 
 
 class Client(Protocol):
-    """A front end that sees a session. `deliver` must not keep what it changes: all clients share the dict."""
+    """A front end that sees a session. All clients share the dict given to `deliver`: it is not changed."""
 
     @property
     def full(self) -> bool: ...

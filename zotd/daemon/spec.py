@@ -1,4 +1,4 @@
-"""Owns what a session is made from. Light on purpose: start-up reads flags into it before anything heavy loads."""
+"""Owns what a session is made from. Light on purpose: flags are read into it before anything heavy loads."""
 
 from __future__ import annotations
 

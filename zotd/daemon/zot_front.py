@@ -80,10 +80,9 @@ class ZotFront:
         await self._connection.drained()
 
     def deliver(self, event: dict[str, Any]) -> None:
-        if event["type"] == "done" and self._session is not None and self._session.active is not None:
-            # A command's end would be taken for the running prompt's: clients stop at the first `done`.
-            if event["turn_id"] != self._session.active.id:
-                return
+        active = self._session.active if self._session is not None else None
+        if event["type"] == "done" and active is not None and event["turn_id"] != active.id:
+            return  # clients stop at the first `done`, and would take this for the running prompt's
         self._connection.send(dialect.event(event))
 
     # Front
