@@ -135,7 +135,7 @@ def wait_for(path: Path, daemon: subprocess.Popen[bytes]) -> Client:
 
 
 def leftovers(mark: str) -> list[str]:
-    """Processes that inherited the demo's mark and still run. Linux shows them; elsewhere there is no list."""
+    """Processes that inherited the demo's mark and still run. Linux shows them; elsewhere none are listed."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -45,7 +45,7 @@ class UsageError(Exception):
 
 @dataclass(slots=True)
 class Flags:
-    """The command line, parsed. `mode` is print, json, rpc, or models; `help_text` is set for --help and --version."""
+    """The command line, parsed. `mode` is print, json, rpc or models; `help_text` is all there is to show."""
 
     mode: str = ""
     prompt: str = ""
