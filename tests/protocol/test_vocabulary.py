@@ -44,6 +44,7 @@ def test_the_vocabulary_brings_msgspec_and_nothing_else() -> None:
     program = (
         "import sys\n"
         "import zotd.protocol.events, zotd.protocol.frames, zotd.protocol.manifest, zotd.protocol.replies\n"
+        "import zotd.protocol.methods, zotd.protocol.rpc_errors\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
     listed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)

@@ -18,16 +18,21 @@ PROTOCOL_VERSION = 1
 
 
 class Params(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Params of a method that needs none, and the parent of all others.
+    """The parent of all params. Unknown members, `_meta` among them, are ignored."""
 
-    Unknown members, `_meta` among them, are ignored.
+
+class Ping(Params, frozen=True, kw_only=True):
+    """Asks whether the daemon is there. Answered before `initialize` too.
 
     Example: {}
     """
 
 
 class ClientInfo(Struct, frozen=True, kw_only=True):
-    """A front end. name: as people know it. version: its own.
+    """A program at one end of a connection.
+
+    name: as people know it.
+    version: its own.
 
     Example: {"name":"nvim","version":"0.11"}
     """
@@ -37,7 +42,7 @@ class ClientInfo(Struct, frozen=True, kw_only=True):
 
 
 class Initialize(Params, frozen=True, kw_only=True):
-    """First call of a connection.
+    """First call of a connection. Until it succeeded, only `ping` is answered besides.
 
     protocol_version: the version the client speaks.
     client: who it is.
@@ -106,12 +111,21 @@ class SessionNew(Params, frozen=True, kw_only=True):
 
 
 class SessionRef(Params, frozen=True, kw_only=True):
-    """Names a session. session_id: as `session/new` gave it.
+    """The parent of all params that name a session.
 
-    Example: {"session_id":"8f37d5f6"}
+    session_id: as `session/new` gave it.
     """
 
     session_id: str
+
+
+class SessionState(SessionRef, frozen=True, kw_only=True):
+    """Asks for one session, as it stands.
+
+    session_id: as `session/new` gave it.
+
+    Example: {"session_id":"8f37d5f6"}
+    """
 
 
 class SessionResult(Struct, frozen=True, kw_only=True):
@@ -129,10 +143,10 @@ class SessionMessages(SessionRef, frozen=True, kw_only=True):
     """A page of the conversation.
 
     session_id: whose.
-    since: messages after this message_id; from the start when absent.
-    limit: at most so many.
+    since: only messages after this message_id; from the start when absent.
+    limit: messages at most; all when absent.
 
-    Example: {"session_id":"8f37d5f6","limit":100}
+    Example: {"session_id":"8f37d5f6","limit":1}
     """
 
     since: int | None = None
@@ -173,7 +187,7 @@ class TurnStartParams(SessionRef, frozen=True, kw_only=True):
     """Sends a prompt.
 
     session_id: to whom.
-    text: the prompt; a registered `/command` runs instead.
+    text: the prompt, not blank unless there are images; a registered `/command` runs instead.
     images: pictures that go with it.
     if_busy: `queue` waits its turn, `reject` fails with kind `busy`.
 
@@ -201,7 +215,7 @@ class TurnAccepted(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TurnWait(SessionRef, frozen=True, kw_only=True):
-    """Waits for a turn's end.
+    """Waits for a turn's end; of a turn that ended, answers at once.
 
     session_id: whose turn.
     turn_id: of the last 1,000 turns.
@@ -269,9 +283,9 @@ class TurnAborted(Struct, frozen=True, kw_only=True):
 
 METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
     "initialize": (Initialize, Initialized),
-    "ping": (Params, None),
+    "ping": (Ping, None),
     "session/new": (SessionNew, SessionResult),
-    "session/state": (SessionRef, SessionResult),
+    "session/state": (SessionState, SessionResult),
     "session/messages": (SessionMessages, Messages),
     "turn/start": (TurnStartParams, TurnAccepted),
     "turn/wait": (TurnWait, TurnResult),

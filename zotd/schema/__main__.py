@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zotd.schema.definitions import json_schema
+from zotd.schema.methods_page import methods_page
 from zotd.schema.reference import events_page, frames_page
 
 _REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -19,6 +20,7 @@ def generated() -> dict[str, str]:
     return {
         "events.md": events_page(),
         "extension-frames.md": frames_page(),
+        "methods.md": methods_page(),
         "schema.json": json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n",
     }
 

@@ -11,6 +11,7 @@ from zotd.protocol.envelope import Envelope
 from zotd.protocol.events import Event
 from zotd.protocol.frames import FromExtension, FromHost, HostInfo, PanelSpec
 from zotd.protocol.manifest import Manifest
+from zotd.protocol.methods import METHOD_TYPES, ClientInfo, MessageRow, TurnError
 from zotd.protocol.replies import Response, RunResult
 from zotd.protocol.session import (
     ExtensionInfo,
@@ -50,6 +51,12 @@ EVENT_SHAPES: tuple[StructType, ...] = (
     ExtensionInfo,
 )
 FRAME_SHAPES: tuple[StructType, ...] = (PanelSpec, HostInfo)
+METHOD_SHAPES: tuple[StructType, ...] = (ClientInfo, MessageRow, TurnError)
+METHODS: tuple[StructType, ...] = tuple(
+    dict.fromkeys(struct for both in METHOD_TYPES.values() for struct in both if struct is not None)
+)
+"""Params and results of every method, each once."""
+
 UNIONS: dict[str, tuple[StructType, ...]] = {
     "Block": BLOCKS,
     "Event": EVENTS,
@@ -69,6 +76,8 @@ STRUCTS: tuple[StructType, ...] = tuple(
             *FRAMES_FROM_EXTENSION,
             *FRAMES_FROM_HOST,
             Manifest,
+            *METHODS,
+            *METHOD_SHAPES,
         )
     )
 )

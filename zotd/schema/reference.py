@@ -1,4 +1,4 @@
-"""Owns the reference pages in Markdown."""
+"""Owns the reference pages of events and frames in Markdown, and how a struct looks on any page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from zotd.schema.catalogue import (
     FRAME_SHAPES,
     FRAMES_FROM_EXTENSION,
     FRAMES_FROM_HOST,
+    METHOD_SHAPES,
     REPLIES,
     StructType,
 )
 from zotd.schema.docstrings import documentation
 
-_GENERATED = "<!-- Written by `python -m zotd.schema` from zotd/protocol. Do not edit. -->"
+GENERATED = "<!-- Written by `python -m zotd.schema` from zotd/protocol. Do not edit. -->"
 _EVENTS_HEAD = """# Events
 
 A session publishes events; every attached client gets the same ones in the same order. Over JSON-RPC an event
@@ -41,17 +42,24 @@ Both ends ignore members they do not know. A member that is not required and not
 from an extension `null` counts as absent. The JSON Schema is [schema.json](schema.json), definitions
 `FromExtension` and `FromHost`."""
 
+_HOME: dict[type, str] = {
+    **dict.fromkeys(EVENT_SHAPES, "events.md"),
+    **dict.fromkeys(FRAME_SHAPES, "extension-frames.md"),
+    **dict.fromkeys(METHOD_SHAPES, "methods.md"),
+}
+"""The page that describes a shape, whichever page uses it."""
+
 
 def events_page() -> str:
     """`events.md`: the envelope, every event, every shape they are made of."""
     parts = [
-        _GENERATED,
+        GENERATED,
         _EVENTS_HEAD,
         "## The envelope",
         *_body(Envelope),
-        *_section("Every event", EVENTS),
-        *_section("Lines that are no events", REPLIES),
-        *_section("Shapes", EVENT_SHAPES),
+        *section("Every event", EVENTS),
+        *section("Lines that are no events", REPLIES),
+        *section("Shapes", EVENT_SHAPES),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -59,18 +67,19 @@ def events_page() -> str:
 def frames_page() -> str:
     """`extension-frames.md`: every frame in both directions, and the manifest."""
     parts = [
-        _GENERATED,
+        GENERATED,
         _FRAMES_HEAD,
-        *_section("From the extension to the host", FRAMES_FROM_EXTENSION),
-        *_section("From the host to the extension", FRAMES_FROM_HOST),
-        *_section("Shapes", FRAME_SHAPES),
+        *section("From the extension to the host", FRAMES_FROM_EXTENSION),
+        *section("From the host to the extension", FRAMES_FROM_HOST),
+        *section("Shapes", FRAME_SHAPES),
         "## The manifest, `extension.json`",
         *_body(Manifest),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(title: str, structs: Iterable[StructType]) -> list[str]:
+def section(title: str, structs: Iterable[StructType]) -> list[str]:
+    """A heading, and below it the description of each struct."""
     parts = [f"## {title}"]
     for struct in structs:
         tag = struct.__struct_config__.tag
@@ -82,15 +91,22 @@ def _section(title: str, structs: Iterable[StructType]) -> list[str]:
 def _body(struct: StructType) -> list[str]:
     """Meaning, table of members, example."""
     words = documentation(struct)
-    parts = [words.meaning]
+    return [words.meaning, *table(struct), code(words.example)]
+
+
+def table(struct: StructType) -> list[str]:
+    """The members of a struct as one table; nothing when it has none."""
+    words = documentation(struct)
     rows = [_row(field, words.fields[field.encode_name]) for field in _fields(struct)]
     if struct in EVENT_SHAPES and (tag := struct.__struct_config__.tag):
         rows.insert(0, f"| `type` | `{json.dumps(tag)}` | yes | which block it is. |")
-    if rows:
-        parts.append("\n".join(["| member | type | required | meaning |", "|---|---|---|---|", *rows]))
-    example = json.dumps(words.example, ensure_ascii=False, separators=(",", ":"))
-    parts.append(f"```json\n{example}\n```")
-    return parts
+    return ["\n".join(["| member | type | required | meaning |", "|---|---|---|---|", *rows])] if rows else []
+
+
+def code(*values: object) -> str:
+    """A fence with one line of JSON for each value."""
+    lines = [json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values]
+    return "\n".join(["```json", *lines, "```"])
 
 
 def _fields(struct: StructType) -> tuple[inspect.Field, ...]:
@@ -109,7 +125,7 @@ def _row(field: inspect.Field, meaning: str) -> str:
 
 def _default(field: inspect.Field) -> str:
     value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
-    return "no" if value is None else f"no, `{json.dumps(value)}`"
+    return "no" if value is None else f"no, `{json.dumps(msgspec.to_builtins(value))}`"
 
 
 def type_name(kind: inspect.Type) -> str:
@@ -120,7 +136,7 @@ def type_name(kind: inspect.Type) -> str:
         case inspect.ListType(item_type=item):
             return f"array of {type_name(item)}"
         case inspect.StructType(cls=cls):
-            return f"[{cls.__name__}](#{cls.__name__.lower()})"
+            return f"[{cls.__name__}]({_HOME[cls]}#{cls.__name__.lower()})"
         case inspect.LiteralType(values=values):
             return " or ".join(f"`{json.dumps(value)}`" for value in sorted(values, key=str))
         case inspect.Metadata(type=inner):

@@ -1,0 +1,58 @@
+"""Owns the errors of JSON-RPC: their codes, their stable words (`data.kind`), and who answers with which."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ErrorKind(NamedTuple):
+    """code: the JSON-RPC error code. meaning: when it comes and what to do, for a client's author."""
+
+    code: int
+    meaning: str
+
+
+REFUSED = -32000
+"""The method exists and was understood, and could not be done."""
+
+ERROR_KINDS: dict[str, ErrorKind] = {
+    "parse": ErrorKind(-32700, "what came is no JSON; the next frame is read as usual"),
+    "invalid_request": ErrorKind(-32600, "it is JSON and no request"),
+    "method_not_found": ErrorKind(-32601, "there is no such method; `initialize` lists those there are"),
+    "invalid_params": ErrorKind(-32602, "the message names the JSON path of the member that is wrong"),
+    "internal": ErrorKind(-32603, "a fault of the daemon; the message never holds an exception's text"),
+    "not_initialized": ErrorKind(-32002, "`initialize` must succeed first"),
+    "overloaded": ErrorKind(-32001, "too many requests in flight; try again after `retry_after_ms`"),
+    "cancelled": ErrorKind(-32800, "the client cancelled the request"),
+    "auth": ErrorKind(REFUSED, "`token` is missing or wrong; the connection closes"),
+    "protocol_version": ErrorKind(-32602, "the two sides share no version; update the older one"),
+    "provider_auth": ErrorKind(REFUSED, "the provider has no credentials; the message says how to give them"),
+    "session_not_found": ErrorKind(REFUSED, "no session of that id is open"),
+    "turn_not_found": ErrorKind(REFUSED, "no turn of that id is among the last 1,000 of the session"),
+    "busy": ErrorKind(REFUSED, "a turn is running and `if_busy` is `reject`"),
+}
+"""Every kind with its code."""
+
+OF_EVERY_METHOD = (
+    "parse",
+    "invalid_request",
+    "method_not_found",
+    "invalid_params",
+    "internal",
+    "not_initialized",
+    "overloaded",
+    "cancelled",
+)
+"""Kinds that any request may be answered with."""
+
+METHOD_ERRORS: dict[str, tuple[str, ...]] = {
+    "initialize": ("auth", "protocol_version"),
+    "ping": (),
+    "session/new": ("provider_auth",),
+    "session/state": ("session_not_found",),
+    "session/messages": ("session_not_found",),
+    "turn/start": ("session_not_found", "busy"),
+    "turn/wait": ("session_not_found", "turn_not_found"),
+    "turn/abort": ("session_not_found",),
+}
+"""Kinds of a method besides those of every method."""
