@@ -139,6 +139,11 @@ class HeaderBuffer:
         """Whether the next byte begins a frame's headers."""
         return self._body is None and not self._skip and not self._lost
 
+    @property
+    def skipping(self) -> bool:
+        """Whether the next byte belongs to a frame that was too large."""
+        return self._skip > 0
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, and one value for each that was damaged or too large."""
         self.add(data)
@@ -153,11 +158,10 @@ class HeaderBuffer:
             del self._buffer[: self._start]
             self._start = 0
         self._buffer += data
+        self._advance_skip()
 
     def take(self) -> Frame | None:
         """The next frame in what was added, or None when more bytes are needed."""
-        if self._skip:
-            self._advance_skip()
         if self._lost:
             self._advance_lost()
         if self._skip or self._lost:
@@ -251,6 +255,7 @@ class HeaderBuffer:
             )
         head = bytes(self._buffer[self._start : self._start + min(length, HEAD_BYTES)])
         self._skip = length
+        self._advance_skip()
         return Oversize(self._limit, head)
 
     def _lose(self, message: str, resume: int) -> BadFrame:
@@ -311,10 +316,7 @@ class Framer:
     def _feed_undecided(self, data: bytes) -> list[Frame]:
         self._undecided = self._take_undecided() + data
         out: list[Frame] = []
-        while not (self._between and not self._detect()):
-            frame = self._next_line() if self.framing == "lines" else self._next_headers()
-            if frame is None:
-                break
+        while (frame := self._next()) is not None:
             out.append(frame)
             if isinstance(frame, bytes) and _is_json(frame):
                 self.settle()
@@ -328,10 +330,8 @@ class Framer:
     def _detect(self) -> bool:
         """Whether the framing of the next frame is known. Only asked where a frame begins."""
         data, at = self._undecided, self._at
-        if data.startswith(_BOM, at):
-            at += len(_BOM)
-        while at < len(data) and data[at] in _BLANK:
-            at += 1
+        while at < len(data) and (data[at] in _BLANK or data.startswith(_BOM, at)):
+            at += 1 if data[at] in _BLANK else len(_BOM)
         self._at = at
         start = data[at : at + len(_HEADER_START)].lower()
         if start == _HEADER_START:
@@ -342,9 +342,18 @@ class Framer:
         self.framing = "lines"
         return True
 
-    def _next_line(self) -> Frame | None:
-        """Feeds one line at a time, because the one after it may be in the other framing."""
-        while self._at < len(self._undecided):
+    def _next(self) -> Frame | None:
+        """Goes on one frame, or one line, at a time: what follows may be in the other framing."""
+        while not self._between or self._detect():
+            if self.framing == "headers":
+                skipping = self._headers.skipping
+                self._headers.add(self._take_undecided())
+                if not skipping or self._headers.skipping:
+                    return self._next_headers()
+                self._undecided = self._headers.rest()
+                continue
+            if self._at == len(self._undecided):
+                return None
             stop = self._undecided.find(b"\n", self._at) + 1 or len(self._undecided)
             frames = self._lines.feed(self._undecided[self._at : stop])
             self._at = stop
@@ -360,7 +369,6 @@ class Framer:
             self._undecided = line[found:] + b"\n" + self._take_undecided()
 
     def _next_headers(self) -> Frame | None:
-        self._headers.add(self._take_undecided())
         frame = self._headers.take()
         if self._headers.between:
             self._undecided = self._headers.rest()
