@@ -20,6 +20,8 @@ OLLAMA_URL: Final = "http://127.0.0.1:11434/v1"
 OLLAMA_PORT: Final = 11434
 LOCAL_WINDOW: Final = 8_192  # memory grows with it, and the file of an unknown model may ask for gigabytes
 
+LOCAL_OUTPUT: Final = 2_048  # some models never find an end
+
 
 class BadChoice(Exception):
     """Flags or environment name no usable model. The message says what was expected."""
@@ -137,7 +139,7 @@ def _installed(model: str, path: Path) -> Choice:
         model,
         weights=path,
         window=weights.window if weights else LOCAL_WINDOW,
-        max_output=weights.max_output if weights else LOCAL_WINDOW,
+        max_output=weights.max_output if weights else LOCAL_OUTPUT,
         tools=False,
         images=False,
         name=weights.name if weights else path.stem,

@@ -16,10 +16,13 @@ from zotd.agent.ports import ModelRequest, ProviderError, ProviderEvent
 from zotd.base.limits import Limits
 from zotd.base.secret import Secret
 from zotd.process.spawn import Child, SpawnError, spawn
+from zotd.providers.catalog import Choice
 from zotd.providers.http import Http
 from zotd.providers.local_server import NO_PACKAGE
 from zotd.providers.openai_chat import OpenAIChat
 from zotd.providers.weights import KNOWN
+
+_TEMPERATURE = 0.2  # small models wander off at the usual 0.8
 
 
 class LocalServers:
@@ -34,12 +37,15 @@ class LocalServers:
         self._servers: dict[Path, _Server] = {}
         self._starting = asyncio.Lock()
 
-    async def serving(self, weights: Path, window: int) -> tuple[str, Secret]:
-        """The address and key of a server for the file `weights`. Raises ProviderError."""
+    async def serving(self, weights: Path, window: int, max_output: int) -> tuple[str, Secret]:
+        """The address and key of a server for the file `weights`.
+
+        window, max_output: tokens it can hold and tokens of one answer. Raises ProviderError.
+        """
         async with self._starting:
             server = self._servers.get(weights)
             if server is None or server.child.exited.done():
-                server = await self._start(weights, window)
+                server = await self._start(weights, window, max_output)
                 self._servers[weights] = server
             return server.url, server.key
 
@@ -50,7 +56,7 @@ class LocalServers:
             self._servers.clear()
             await asyncio.gather(*(self._end(server.child) for server in servers))
 
-    async def _start(self, weights: Path, window: int) -> _Server:
+    async def _start(self, weights: Path, window: int, max_output: int) -> _Server:
         if not weights.is_file():
             raise ProviderError(f"there is no model file {weights}", hint=_how_to_get(weights))
         key = Secret(secrets.token_urlsafe(32))
@@ -61,7 +67,12 @@ class LocalServers:
             raise ProviderError(str(error)) from error
         try:
             if child.stdin is not None:
-                order = {"model": str(weights), "key": key.reveal(), "window": window}
+                order = {
+                    "model": str(weights),
+                    "key": key.reveal(),
+                    "window": window,
+                    "max_output": max_output,
+                }
                 child.stdin.write(json.dumps(order).encode() + b"\n")
             async with asyncio.timeout(self._limits.local_start_s):
                 return _Server(child, await _address(child, weights), key)
@@ -98,23 +109,24 @@ class LocalProvider:
 
     def __init__(
         self,
-        weights: Path,
-        window: int,
+        choice: Choice,
         servers: LocalServers,
         http: Http,
         limits: Limits,
-        temperature: float | None = None,
+        temperature: float | None,
     ) -> None:
-        self._weights = weights
-        self._window = window
+        self._choice = choice
         self._servers = servers
         self._http = http
         self._limits = limits
-        self._temperature = temperature
+        self._temperature = _TEMPERATURE if temperature is None else temperature
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """The answer as it is computed; giving it up stops the computing. Raises ProviderError."""
-        url, key = await self._servers.serving(self._weights, self._window)
+        choice = self._choice
+        if choice.weights is None:
+            raise ProviderError("no model file is chosen", hint=f"run: zotd model install {KNOWN[0].id}")
+        url, key = await self._servers.serving(choice.weights, choice.window, choice.max_output)
         chat = OpenAIChat(self.id, url, key, self._http, self._limits, temperature=self._temperature)
         async with aclosing(chat.stream(replace(request, tools=(), reasoning=""))) as events:
             async for event in events:

@@ -1,6 +1,7 @@
 """The child that runs an embedded model: `python -m zotd.providers.local_server`, started by `local`.
 
-Input: one line, `{"model": path, "key": text, "window": tokens}`; its end is the order to exit, and so is
+Input: one line, `{"model": path, "key": text, "window": tokens,
+"max_output": tokens}`; its end is the order to exit, and so is
 the death of whoever holds the other end. Output: one line, `{"url": ...}` or `{"error": text, "hint": text}`.
 The key is not an argument because every user of a machine can read those.
 """
@@ -48,6 +49,7 @@ def _serve(order: dict[str, Any]) -> tuple[object, dict[str, str]]:
     params = xllamacpp.CommonParams()
     params.model.path = order["model"]
     params.n_ctx = order["window"]
+    params.n_predict = order["max_output"]
     params.n_parallel = 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _threads()
     params.hostnames = ["127.0.0.1"]
@@ -63,8 +65,11 @@ def _serve(order: dict[str, Any]) -> tuple[object, dict[str, str]]:
 
 
 def _threads() -> int:
-    """Half of the processors. The threads wait for each other hundreds of times a token, spinning: where one
-    of them has to share its processor, all slow down three times and more. Hyperthreads add nothing either."""
+    """Half of the processors.
+
+    The threads wait for each other hundreds of times a token, spinning: where one of them has to share its
+    processor with another program, all slow down three times and more. Hyperthreads add nothing either.
+    """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, available // 2)
 

@@ -50,14 +50,7 @@ class Providers:
         if choice.weights is not None:
             from zotd.providers.local import LocalProvider
 
-            return LocalProvider(
-                choice.weights,
-                choice.window,
-                self._servers(),
-                self._client(),
-                self._limits,
-                self._temperature,
-            )
+            return LocalProvider(choice, self._servers(), self._client(), self._limits, self._temperature)
         from zotd.providers.openai_chat import OpenAIChat
 
         return OpenAIChat(

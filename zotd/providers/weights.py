@@ -42,7 +42,7 @@ KNOWN: tuple[Weights, ...] = (
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size=98_362_432,
         window=8_192,
-        max_output=8_192,
+        max_output=1_024,
     ),
 )
 
