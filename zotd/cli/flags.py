@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
-from typing import NoReturn
 
 from zotd import __version__
+
+TYPE_CHECKING = False  # what `typing` would say, without its three milliseconds
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
 _LEVELS = {"off": "", "minimal": "minimum", "maximum": "max"}
@@ -43,8 +45,7 @@ class UsageError(Exception):
     """The command line is wrong; the message names what and the nearest right thing."""
 
 
-@dataclass(slots=True)
-class Flags:
+class Flags(argparse.Namespace):
     """The command line, parsed. `mode` is print, json, rpc or models; `help_text` is all there is to show."""
 
     mode: str = ""

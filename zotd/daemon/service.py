@@ -18,20 +18,17 @@ from zotd.daemon.sessions import Sessions, working_directory
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol import methods as m
 from zotd.protocol.content import ContextUse
+from zotd.protocol.rpc_errors import ERROR_KINDS
 from zotd.protocol.session import QueuedTurn, SessionInfo
 from zotd.providers.catalog import BadChoice, NoCredentials
-from zotd.wire.peer import INVALID_PARAMS
-
-REFUSED = -32000
-"""The method exists and was understood, and could not be done: `data.kind` says why."""
 
 
 class Refused(Exception):
-    """An error answer. `kind` is a stable word, `hint` says what to do."""
+    """An error answer. `kind` is a stable word that has a code, `hint` says what to do."""
 
-    def __init__(self, message: str, *, code: int = REFUSED, kind: str = "refused", hint: str = "") -> None:
+    def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
         super().__init__(message)
-        self.code = code
+        self.code = ERROR_KINDS[kind].code
         self.kind = kind
         self.hint = hint
 
@@ -67,7 +64,6 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     if params.protocol_version != m.PROTOCOL_VERSION:
         raise Refused(
             f"this daemon speaks protocol {m.PROTOCOL_VERSION}, the client {params.protocol_version}",
-            code=INVALID_PARAMS,
             kind="protocol_version",
             hint="update the older of the two: pip install --upgrade zotd, or the editor's plugin",
         )
@@ -88,7 +84,7 @@ async def session_new(caller: Caller, params: m.SessionNew) -> Then:
     except NoCredentials as missing:
         raise Refused(str(missing), kind="provider_auth") from None
     except (BadChoice, ProviderError) as wrong:
-        raise Refused(str(wrong), code=INVALID_PARAMS, kind="invalid_params") from None
+        raise Refused(str(wrong), kind="invalid_params") from None
 
     def begin() -> None:
         caller.attach(session)
@@ -115,7 +111,7 @@ async def session_messages(caller: Caller, params: m.SessionMessages) -> m.Messa
 async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
     session = _session(caller, params)
     if not params.text.strip() and not params.images:
-        raise Refused("text is empty", code=INVALID_PARAMS, kind="invalid_params")
+        raise Refused("text is empty", kind="invalid_params")
     if params.if_busy == "reject" and session.busy:
         raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
     accepted = await session.submit(params.text, params.images, client=caller.name)
@@ -204,7 +200,7 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
         if (value := getattr(params, name)) is not None:
             given[name] = value
     if params.max_steps is not None and params.max_steps < 1:
-        raise Refused("$.max_steps must be at least 1", code=INVALID_PARAMS, kind="invalid_params")
+        raise Refused("$.max_steps must be at least 1", kind="invalid_params")
     if params.cwd is not None:
         given["cwd"] = _directory(params.cwd)
     if params.env is not None:
@@ -227,4 +223,4 @@ def _directory(path: str) -> Path:
     try:
         return working_directory(path)
     except NotADirectoryError as wrong:
-        raise Refused(f"$.cwd: {wrong}", code=INVALID_PARAMS, kind="invalid_params") from None
+        raise Refused(f"$.cwd: {wrong}", kind="invalid_params") from None

@@ -235,9 +235,7 @@ def problem(kind: str, hint: str = "", **more: Any) -> dict[str, Any]:
 
 def parse_error(message: str) -> dict[str, Any]:
     """The answer to bytes that hold no JSON value."""
-    return error(
-        None, PARSE_ERROR, message, problem("parse_error", "send one JSON value per frame, in UTF-8")
-    )
+    return error(None, PARSE_ERROR, message, problem("parse", "send one JSON value per frame, in UTF-8"))
 
 
 def _invalid(id: RpcId | None, code: int, message: str) -> Invalid:  # noqa: A002
