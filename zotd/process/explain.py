@@ -61,7 +61,7 @@ def _fault_of_path(name: str, cwd: Path, env: Mapping[str, str]) -> str:
     if path.is_dir():
         return f"{path} is a directory; name the program inside it"
     if not os.access(path, os.X_OK):
-        return f"{path} is not executable; run: chmod +x {path}"
+        return f"{path} is not executable; run: chmod +x {_quoted(path)}"
     words = _shebang(path)
     if words and not (cwd / words[0].rstrip("\r")).exists():
         return _interpreter_missing(path, words[0])
@@ -76,10 +76,16 @@ def _fault_of_path(name: str, cwd: Path, env: Mapping[str, str]) -> str:
 
 def _interpreter_missing(path: Path, interpreter: str) -> str:
     if interpreter.endswith("\r"):
-        return f"the first line of {path} ends in CRLF; convert it: sed -i 's/\\r$//' {path}"
+        return f"the first line of {path} ends in CRLF; convert it: sed -i 's/\\r$//' {_quoted(path)}"
     return (
         f"the first line of {path} asks for {interpreter}, which is not there; install it or change that line"
     )
+
+
+def _quoted(path: Path) -> str:
+    from shlex import quote
+
+    return quote(str(path))
 
 
 def _shebang(path: Path) -> list[str]:

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from zotd.agent.ports import ToolFailed, ToolOutcome
 from zotd.base.limits import Limits
 from zotd.protocol.content import Image, Text
-from zotd.tools.typed import FileTool, size_of
+from zotd.tools.typed import FileTool, quoted, size_of
 
 _HEAD_BYTES = 8192
 _CHUNK = 1 << 20
@@ -54,7 +54,7 @@ class ReadTool(FileTool[ReadArguments]):
 def _read(path: Path, arguments: ReadArguments, limits: Limits) -> ToolOutcome:
     status = path.stat()
     if stat.S_ISDIR(status.st_mode):
-        raise ToolFailed(f"{path} is a directory; list it with bash: ls -la {path}")
+        raise ToolFailed(f"{path} is a directory; list it with bash: ls -la {quoted(path)}")
     if not stat.S_ISREG(status.st_mode):  # opening a pipe that nobody writes to would wait for ever
         raise ToolFailed(f"{path} is not a regular file; use bash for devices and pipes")
     with path.open("rb") as file:
@@ -63,7 +63,8 @@ def _read(path: Path, arguments: ReadArguments, limits: Limits) -> ToolOutcome:
             return _picture(path, file, head, mime_type, status.st_size, limits)
         if is_binary(head):
             raise ToolFailed(
-                f"{path} is a binary file ({status.st_size} bytes); use bash, such as: xxd {path} | head"
+                f"{path} is a binary file ({status.st_size} bytes); "
+                f"use bash, such as: xxd {quoted(path)} | head"
             )
         file.seek(0)
         lines = min(arguments.limit or limits.read_lines, limits.read_lines)
@@ -182,7 +183,7 @@ def _shown(path: Path, offset: int, window: Window) -> str:
         text += (
             f"\n\n[line {last} is too long: its first {window.cut_line} bytes are shown; for more use bash: "
         )
-        text += f"sed -n {last}p {path} | cut -b {window.cut_line + 1}-]"
+        text += f"sed -n {last}p {quoted(path)} | cut -b {window.cut_line + 1}-]"
     if window.total is None or last < window.total:
         of = "" if window.total is None else f" of {window.total}"
         text = (

@@ -90,6 +90,13 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def quoted(path: Path) -> str:
+    """`path` as a word of a shell command."""
+    from shlex import quote
+
+    return quote(str(path))
+
+
 def why_not(path: Path, error: OSError) -> str:
     """One sentence for the model: which path, what is wrong, what is near."""
     if isinstance(error, FileNotFoundError):

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from zotd.agent.ports import ToolFailed, ToolOutcome
 from zotd.base.limits import Limits
 from zotd.protocol.content import Text
-from zotd.tools.typed import FileTool
+from zotd.tools.typed import FileTool, quoted
 
 
 class WriteArguments(Struct, frozen=True, kw_only=True):
@@ -89,9 +89,11 @@ def _refuse_unwritable(path: Path, target: Path, old: os.stat_result) -> None:
         raise ToolFailed(f"{path} is a directory; name a file inside it")
     if not stat.S_ISREG(old.st_mode):
         raise ToolFailed(f"{path} is not a regular file; use bash for devices and pipes")
-    if not os.access(target, os.W_OK):
+    # The superuser may write anywhere, but whoever took every write bit away meant it.
+    if not old.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise ToolFailed(
-            f"{path} is read-only (mode {stat.S_IMODE(old.st_mode):04o}); change that first: chmod u+w {path}"
+            f"{path} is read-only (mode {stat.S_IMODE(old.st_mode):04o}); "
+            f"change that first: chmod u+w {quoted(path)}"
         )
 
 
