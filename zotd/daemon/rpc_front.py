@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jsonrpcserver
@@ -45,6 +46,7 @@ class RpcFront:
         self._connection = connection
         self._tasks = tasks
         self._peer = RpcPeer(connection.limits.requests_in_flight)
+        self._introduction = asyncio.Lock()
         self._attached: list[Session] = []
         self._running: dict[rpc.RpcId, asyncio.Task[None]] = {}
 
@@ -136,7 +138,9 @@ class RpcFront:
 
     async def _serve(self, request: Request, send: Callable[[Answer], None]) -> None:
         try:
-            answer = await self._answer(request)
+            # What follows `initialize` in the same packet must find it done.
+            async with nullcontext() if self.initialized else self._introduction:
+                answer = await self._answer(request)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
