@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +37,8 @@ def frames() -> Iterator[Frame]:
 
 
 def greet() -> None:
-    send(type="hello", name="misbehave", version="0", capabilities=["commands"])
+    name = json.loads(Path("extension.json").read_text())["name"]
+    send(type="hello", name=name, version="0", capabilities=["commands"])
 
 
 def serve(answer: Callable[[Frame], None], *, on_shutdown: Callable[[], None] | None = None) -> None:
@@ -335,8 +335,10 @@ def grandchild() -> None:
     greet()
 
     def answer(frame: Frame) -> None:
-        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-        Path("grandchild.pid").write_text(str(child.pid))
+        child = os.fork()
+        if child == 0:
+            wait_for_ever()
+        Path("grandchild.pid").write_text(str(child))
         os._exit(4)
 
     serve(answer)

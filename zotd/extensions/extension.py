@@ -150,7 +150,7 @@ class Extension:
     # Life
 
     async def live(self) -> None:
-        """Start the process and serve it until it is gone. Raises nothing but cancellation, which kills it."""
+        """Start the process, serve it until it is gone. Raises nothing but cancellation, which kills it."""
         if self._stopping:
             self._end("stopped")
             return
@@ -173,6 +173,7 @@ class Extension:
             self._stopping = True
             self._end("was cancelled")
             child.signal_group(signal.SIGKILL)
+            await asyncio.wait([child.exited], timeout=self._limits.terminate_s)
             child.close()
             self._close()
 

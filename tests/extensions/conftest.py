@@ -1,0 +1,134 @@
+"""A project, a home and a host with real processes, on asyncio's own loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import uvloop
+
+from zotd.base.limits import Limits
+from zotd.extensions.discovery import discover
+from zotd.extensions.host import CommandAnswer, ExtensionHost
+from zotd.protocol.events import Event
+
+HERE = Path(__file__).parent
+HELLO_PY = HERE / "hello-py"
+NOTES = HERE.parent.parent / "examples" / "extensions" / "notes"
+SHORT = replace(
+    Limits(),
+    hello_s=10.0,
+    ready_together_s=8.0,
+    auto_ready_s=0.1,
+    command_s=8.0,
+    shutdown_s=5.0,
+    terminate_s=0.2,
+)
+"""Short where a test waits for the end of it, long where reaching it is a failure."""
+
+E = TypeVar("E")
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _uvloop_has_its_descriptors() -> None:
+    """uvloop's library keeps two for the life of the process; they are no leak."""
+    uvloop.new_event_loop().close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    before = sorted(Path("/proc/self/fd").iterdir())
+    yield
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+class World:
+    """Extensions on disk, a host that runs them, and all it emitted."""
+
+    def __init__(self, root: Path) -> None:
+        self.cwd = root / "project"
+        self.home = root / "home"
+        self.cwd.mkdir()
+        self.env = {"PATH": os.environ["PATH"], "GREETING": "good day"}
+        self.explicit: list[Path] = []
+        self.events: list[Event] = []
+        self._more = asyncio.Event()
+
+    def add(self, mode: str, folder: str = "", /, **manifest: Any) -> Path:
+        """Install `misbehave.py MODE`; folder and extension are named like the mode unless told."""
+        name = folder or mode
+        directory = self.home / "extensions" / name
+        directory.mkdir(parents=True)
+        args = ["-S", str(HERE / "misbehave.py"), mode]
+        full = {"name": name, "version": "1", "exec": sys.executable, "args": args, **manifest}
+        (directory / "extension.json").write_text(json.dumps(full))
+        return directory
+
+    def log(self, name: str) -> str:
+        return (self.home / "logs" / f"ext-{name}.log").read_text()
+
+    def host(self, tasks: asyncio.TaskGroup, limits: Limits = SHORT) -> ExtensionHost:
+        return ExtensionHost(
+            discover(self.cwd, self.home, self.explicit),
+            home=self.home,
+            cwd=self.cwd,
+            env=self.env,
+            provider="scripted",
+            model="scripted-1",
+            session_id="s-1",
+            limits=limits,
+            emit=self._emit,
+            tasks=tasks,
+        )
+
+    @asynccontextmanager
+    async def running(self, **limits: Any) -> AsyncIterator[ExtensionHost]:
+        """A host that has started, and is stopped afterwards. Bounded."""
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            host = self.host(tasks, replace(SHORT, **limits))
+            await host.start()
+            try:
+                yield host
+            finally:
+                await host.stop()
+
+    async def event(self, kind: type[E], **fields: Any) -> E:
+        """The first event of this kind with these fields, as soon as it was emitted."""
+        while True:
+            for event in self.events:
+                if isinstance(event, kind) and all(getattr(event, key) == fields[key] for key in fields):
+                    return event
+            self._more.clear()
+            await self._more.wait()
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def _emit(self, event: Event) -> None:
+        self.events.append(event)
+        self._more.set()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def run(host: ExtensionHost, text: str) -> CommandAnswer:
+    invocation = host.find(text)
+    assert invocation is not None, f"{text} is no command"
+    return await host.invoke(invocation)
