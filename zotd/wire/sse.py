@@ -37,6 +37,7 @@ class SseDecoder:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._start: bytes | None = b""
+        self._broken = False
         self._tail = bytearray()
         self._after_cr = False
         self._data: list[bytes] = []
@@ -47,6 +48,8 @@ class SseDecoder:
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """The events that `data` completes. Raises SseTooLarge, then and on every later call."""
+        if self._broken:
+            raise SseTooLarge(self._limit, [])
         if self._start is not None:
             data = self._without_bom(data)
         data = self._lf_only(data)
@@ -88,9 +91,9 @@ class SseDecoder:
             else:
                 self._field(line)
             if self._size > self._limit:
-                raise SseTooLarge(self._limit, out)
-        if self._size + len(self._tail) > self._limit:
-            self._size = self._limit + 1
+                break
+        self._broken = self._size + len(self._tail) > self._limit
+        if self._broken:
             raise SseTooLarge(self._limit, out)
         return out
 
