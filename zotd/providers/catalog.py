@@ -19,7 +19,6 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 OLLAMA_URL: Final = "http://127.0.0.1:11434/v1"
 OLLAMA_PORT: Final = 11434
 LOCAL_WINDOW: Final = 8_192  # memory grows with it, and the file of an unknown model may ask for gigabytes
-
 LOCAL_OUTPUT: Final = 2_048  # some models never find an end
 
 

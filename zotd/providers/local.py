@@ -18,7 +18,6 @@ from zotd.base.secret import Secret
 from zotd.process.spawn import Child, SpawnError, spawn
 from zotd.providers.catalog import Choice
 from zotd.providers.http import Http
-from zotd.providers.local_server import NO_PACKAGE
 from zotd.providers.openai_chat import OpenAIChat
 from zotd.providers.weights import KNOWN
 
@@ -157,10 +156,3 @@ def _how_to_get(weights: Path) -> str:
         if Path(row.member).name == weights.name:
             return f"run: zotd model install {row.id}"
     return f"give the path of a GGUF file, or run: zotd model install {KNOWN[0].id}"
-
-
-def missing_package() -> str:
-    """How to install what runs embedded models, for `zotd model install`; empty when it is there."""
-    from importlib.util import find_spec
-
-    return "" if find_spec("xllamacpp") else NO_PACKAGE["hint"]

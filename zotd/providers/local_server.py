@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-NO_PACKAGE = {
+_NO_PACKAGE = {
     "error": "the embedded model needs the package xllamacpp, which is not installed",
     "hint": "pip install 'zotd[local]'",
 }
@@ -32,7 +32,7 @@ def main() -> int:
     try:
         server, answer = _serve(order)
     except ImportError as error:
-        server, answer = None, {**NO_PACKAGE, "detail": str(error)}
+        server, answer = None, {**_NO_PACKAGE, "detail": str(error)}
     except Exception as error:
         server, answer = None, {"error": f"{order['model']}: cannot be loaded: {error}", "hint": ""}
     os.write(reply, json.dumps(answer).encode() + b"\n")
