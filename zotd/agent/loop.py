@@ -78,7 +78,7 @@ class Loop:
     async def run(
         self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client"
     ) -> Outcome:
-        """One turn. Cancelling the task that awaits this aborts it: nothing is raised, the outcome says so."""
+        """One turn. Cancelling the task that awaits this aborts it: nothing is raised."""
         spent = self.transcript.usage
         message = self.transcript.append("user", prompt)
         self._sink.publish(UserMessage(content=message.content, origin=origin))
