@@ -1,0 +1,6 @@
+"""Property tests on machines that are busy: an example may take its time."""
+
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
