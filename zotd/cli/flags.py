@@ -80,8 +80,9 @@ def parse(argv: list[str]) -> Flags:
     """Flags from the words after the program's name. Raises UsageError."""
     parser = _parser()
     _refuse_later(argv)
+    flagged, words = (argv[: at := argv.index("--")], argv[at + 1 :]) if "--" in argv else (argv, [])
     try:
-        known, rest = parser.parse_known_intermixed_args(argv)
+        known, rest = parser.parse_known_intermixed_args(flagged)
     except argparse.ArgumentError as wrong:
         raise UsageError(str(wrong)) from None
     if rest:
@@ -90,6 +91,7 @@ def parse(argv: list[str]) -> Flags:
         return Flags(help_text=parser.format_help())
     if known.version:
         return Flags(help_text=f"zotd {__version__}\n")
+    known.words += words
     return _settled(known)
 
 

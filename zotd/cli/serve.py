@@ -18,7 +18,7 @@ from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import choose
 
 if TYPE_CHECKING:
-    from zotd.daemon.session import Session
+    from zotd.daemon.session import Client, Session
 
 
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> int:
@@ -94,7 +94,14 @@ class Server:
 
     def _gone(self, connection: Connection) -> None:
         if connection.front is not None:
-            self.tasks.create_task(connection.front.closed())
+            self.tasks.create_task(self._closed(connection.front))
+
+    async def _closed(self, front: Front) -> None:
+        """One client's end must not be everyone's, whatever goes wrong in it."""
+        try:
+            await front.closed()
+        except Exception as bug:
+            sys.stderr.write(f"zotd: a connection ended badly: {type(bug).__name__}: {bug}\n")
 
     async def _finish(self, connection: Connection, ended: asyncio.Event) -> None:
         await ended.wait()
@@ -109,7 +116,7 @@ class Server:
             return ZotFront(connection, self)
         from zotd.daemon.rpc_front import RpcFront
 
-        return RpcFront(connection, self.agents.sessions, self.spec, self.tasks, self.token)
+        return RpcFront(connection, self.agents.sessions, self.spec, self.tasks, self.token, self.private)
 
     # What a zot client asks of the process
 
@@ -150,8 +157,8 @@ class Server:
     def set_model(self, session: Session, model: str) -> None:
         self.agents.sessions.set_model(session, model)
 
-    async def close(self, session: Session) -> None:
-        await self.agents.sessions.close(session)
+    async def leave(self, session: Session, client: Client) -> None:
+        await self.agents.sessions.leave(session, client, private=self.private)
 
     def fatal(self, connection: Connection, message: str) -> None:
         """A client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""

@@ -37,12 +37,14 @@ class RpcFront:
         spec: SessionSpec,
         tasks: asyncio.TaskGroup,
         token: str,
+        private: bool,
     ) -> None:
         self.sessions = sessions
         self.spec = spec
         self.token = token
         self.initialized = False
         self.name = "client"
+        self._private = private
         self._connection = connection
         self._tasks = tasks
         self._peer = RpcPeer(connection.limits.requests_in_flight)
@@ -96,7 +98,7 @@ class RpcFront:
         for task in tuple(self._running.values()):
             task.cancel()
         for session in self._attached:
-            session.detach(self)
+            await self.sessions.leave(session, self, private=self._private)
 
     def _take(self, item: rpc.Item, send: Callable[[Answer], None]) -> None:
         """Serve one item; `send` gets exactly one Answer, an empty one where none is due."""

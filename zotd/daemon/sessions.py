@@ -12,7 +12,7 @@ from zotd.agent.ports import Tool
 from zotd.agent.system_prompt import system_prompt
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
-from zotd.daemon.session import Session
+from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec
 from zotd.extensions.discovery import discover
 from zotd.extensions.host import ExtensionHost
@@ -28,6 +28,7 @@ class Sessions:
         self._limits = limits
         self._tasks = tasks
         self._providers = providers
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
 
     def open(self, spec: SessionSpec) -> Session:
@@ -84,6 +85,27 @@ class Sessions:
         session.model = self._model(_choose(spec), spec, _selected(builtin, spec.tools))
         self._open[session.id] = (session, spec, builtin)
 
+    async def leave(self, session: Session, client: Client, *, private: bool) -> None:
+        """A client has gone. A private session ends with it, and tells it how; another one goes on."""
+        if private:
+            await self.close(session)
+            session.detach(client)
+            return
+        session.detach(client)
+        if not session.clients and session.id in self._open and session.id not in self._leaving:
+            task = self._tasks.create_task(self._expire(session), name=f"expiry of {session.id}")
+            self._leaving[session.id] = task
+
+    async def _expire(self, session: Session) -> None:
+        """Close a session that nobody has come back to."""
+        try:
+            await session.settled()
+            await asyncio.sleep(self._limits.orphan_s)
+        finally:
+            del self._leaving[session.id]
+        if not session.clients and not session.busy:
+            await self.close(session)
+
     async def close(self, session: Session) -> None:
         """Abort its turn, stop its extensions, end what its shell commands left behind."""
         if (entry := self._open.pop(session.id, None)) is not None:
@@ -91,6 +113,8 @@ class Sessions:
             await close_tools(entry[2])
 
     async def close_all(self) -> None:
+        for task in self._leaving.values():
+            task.cancel()
         await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
         await self._providers.close()
 

@@ -18,7 +18,7 @@ from zotd.wire import dialect
 from zotd.wire.dialect import Command, Refusal
 
 if TYPE_CHECKING:
-    from zotd.daemon.session import Session
+    from zotd.daemon.session import Client, Session
     from zotd.protocol.content import Image
 
 LEVELS = ("off", "minimum", "low", "medium", "high", "xhigh", "max")
@@ -40,7 +40,7 @@ class Desk(Protocol):
     def open(self) -> Session: ...
     def start(self, session: Session) -> None: ...
     def set_model(self, session: Session, model: str) -> None: ...
-    async def close(self, session: Session) -> None: ...
+    async def leave(self, session: Session, client: Client) -> None: ...
     def fatal(self, connection: Connection, message: str) -> None: ...
 
 
@@ -55,6 +55,7 @@ class ZotFront:
         self._pump: asyncio.Task[None] | None = None
         self._trusted = not desk.token
         self._over = False
+        self._met = False
         self._handlers: dict[str, Callable[[Command, Session], Any]] = {
             "prompt": self._prompt,
             "abort": self._abort,
@@ -91,6 +92,10 @@ class ZotFront:
         command = dialect.parse(value)
         if isinstance(command, Command) and not self._trusted and not self._authenticate(command):
             return
+        if not self._met:
+            self._met = True
+            if self._identity() is None:
+                return
         self._take(command)
 
     def malformed(self, message: str) -> None:
@@ -116,8 +121,7 @@ class ZotFront:
         self._over = True
         self._warm_up.cancel()
         if self._session is not None:
-            self._session.detach(self)
-            await self._desk.close(self._session)
+            await self._desk.leave(self._session, self)
 
     def _authenticate(self, command: Command) -> bool:
         """The token must come first, in `hello`. Compared in constant time."""
