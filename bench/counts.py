@@ -21,19 +21,25 @@ def run(way: Way, *prefix: str) -> str:
     Raises WayFailed when it exits non-zero or its output lacks what the way expects.
     """
     environment = clean_environment()
-    done = subprocess.run(
-        [*prefix, *way.arguments],
-        input=way.stdin,
-        capture_output=True,
-        env=environment,
-        cwd=environment["HOME"],
-        timeout=120,
-    )
-    stderr = done.stderr.decode(errors="replace")
-    if done.returncode or way.expects not in done.stdout:
-        raise WayFailed(
-            f"{way.name}: exit {done.returncode}, stdout {done.stdout[-300:]!r}\n{stderr[-3000:]}"
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [*prefix, *way.arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            cwd=environment["HOME"],
         )
+        assert process.stdin is not None and process.stdout is not None
+        for _ in range(way.turns):
+            process.stdin.write(way.stdin)
+            process.stdin.flush()
+            process.stdout.readline()
+        stdout, _ = process.communicate(way.stdin, timeout=120)
+        errors.seek(0)
+        stderr = errors.read().decode(errors="replace")
+    if process.returncode or way.expects not in stdout:
+        raise WayFailed(f"{way.name}: exit {process.returncode}, stdout {stdout[-300:]!r}\n{stderr[-3000:]}")
     return stderr
 
 

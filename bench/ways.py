@@ -32,6 +32,7 @@ INITIALIZE = (
 class Way:
     """`arguments` follow the interpreter; `stdin` is all that comes; `expects` must be in what comes out.
 
+    With `turns`, the line on `stdin` is sent so many times more, each after the answer to the one before.
     `floor` is what it is compared with: `bare`, the interpreter doing nothing, or `echo`, floor_echo.py.
     """
 
@@ -40,6 +41,7 @@ class Way:
     stdin: bytes = b""
     expects: bytes = b""
     floor: str = "echo"
+    turns: int = 0
 
 
 BARE = Way("python -c pass", ("-c", "pass"))

@@ -13,29 +13,32 @@ from bench.ways import BARE, WAYS
 
 WAY = {way.name: way for way in WAYS}
 
-# The libraries that a way in loads, all of them. Some come with others: attrs, referencing and rpds with
-# jsonschema. Installed but loaded by none of these: httpx2 (a model over HTTP), yaml (a script that is
-# not JSON), structlog (a daemon), rich, xllamacpp.
+# The libraries that a way in loads, all of them. Some come with others: OSlash and jsonschema with
+# jsonrpcserver; attrs, idna, referencing and rpds-py with jsonschema. Installed but loaded by none of these:
+# httpx2 (a model over HTTP), yaml (a script that is not JSON), structlog (a daemon), rich, xllamacpp.
 LIBRARIES = {
     "--version": set[str](),
     "--help": set[str](),
     "ping": {"orjson", "uvloop"},
     "-p": {"msgspec", "orjson"},
     "initialize": {
+        "OSlash",
         "attrs",
+        "idna",
         "jsonrpcserver",
         "jsonschema",
         "jsonschema-specifications",
         "msgspec",
         "orjson",
-        "oslash",
         "referencing",
         "rpds-py",
         "uvloop",
     },
 }
+
 OPTIONAL = {"typing_extensions"}
 """msgspec takes it along where something else has installed it."""
+
 # Parts of the standard library that cost milliseconds, and where none of them belongs.
 SLOW = {
     "argparse",
