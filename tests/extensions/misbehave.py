@@ -177,6 +177,40 @@ def no_action() -> None:
 
 
 @mode
+def wrong_answer() -> None:
+    greet()
+    serve(lambda frame: send(type="tool_result", id=frame["id"], content=[]))
+
+
+@mode
+def panel() -> None:
+    """Opens a panel, and notifies when it is told that the panel is closed."""
+    greet()
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            send(type="register_command", name="poke", description="poke it")
+            send(type="ready")
+        elif frame["type"] == "command_invoked":
+            spec = {"id": "p1", "title": "T", "lines": ["one", "two"], "footer": "f"}
+            send(type="command_response", id=frame["id"], action="open_panel", open_panel=spec)
+        elif frame["type"] == "panel_close":
+            send(type="notify", level="info", message=f"closed {frame['panel_id']}")
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def closes_stdin() -> None:
+    """Answers nothing, because it closed its input, and lives on."""
+    greet()
+    sys.stdin.readline()
+    send(type="register_command", name="poke", description="poke it")
+    os.close(0)
+    send(type="ready")
+    wait_for_ever()
+
+
+@mode
 def says_error() -> None:
     greet()
     serve(lambda f: send(type="command_response", id=f["id"], action="prompt", prompt="x", error="no luck"))

@@ -11,6 +11,19 @@ from zotd import __version__
 from zotd.extensions.host import CommandInfo
 from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
 
+SHELL = """#!/bin/sh
+echo '{"type":"hello","name":"shell"}'
+while read -r frame; do
+  case $frame in
+    *hello_ack*) echo '{"type":"register_command","name":"shout"}'; echo '{"type":"ready"}' ;;
+    *command_invoked*)
+      id=${frame#*'"id":"'}; id=${id%%'"'*}
+      echo '{"type":"command_response","id":"'"$id"'","action":"display","display":"'"$1"'"}' ;;
+    *shutdown*) echo '{"type":"shutdown_ack"}'; exit ;;
+  esac
+done
+"""
+
 
 @pytest.mark.promise("S2")
 @pytest.mark.promise("S33")
@@ -307,15 +320,52 @@ async def test_the_second_of_two_answers_is_ignored(world: World) -> None:
         ("bad_answer", "command_response: Expected `str`, got `int` at $.action"),
         ("odd_action", "answered with 'explode'; expected one of: prompt, insert, display"),
         ("says_error", "no luck"),
+        ("wrong_answer", "extension wrong_answer answered with tool_result"),
+        ("closes_stdin", "extension closes_stdin is not reading"),
     ],
 )
 @pytest.mark.promise("S38")
 async def test_an_answer_that_is_an_error_reaches_the_user(world: World, mode: str, error: str) -> None:
     world.add(mode)
-    async with world.running() as host:
+    async with world.running(shutdown_s=0.1) as host:
+        await run(host, "/poke")
         answer = await run(host, "/poke")
         assert answer.error is not None
         assert error in answer.error
+
+
+@pytest.mark.promise("S36")
+async def test_a_panel_that_nobody_can_show_yields_its_lines_and_is_closed_at_once(world: World) -> None:
+    world.add("panel")
+    async with world.running() as host:
+        answer = await run(host, "/poke")
+        assert (answer.action, answer.text, answer.error) == ("open_panel", "one\ntwo", None)
+        assert answer.panel is not None
+        assert (answer.panel.id, answer.panel.title, answer.panel.footer) == ("p1", "T", "f")
+        await world.event(ExtNotify, message="closed p1")
+    assert "panel 'p1' was closed" in world.log("panel")
+
+
+@pytest.mark.promise("S1")
+async def test_an_extension_can_be_a_shell_script_named_without_a_path(world: World) -> None:
+    directory = world.add("good", "shell", exec="run", args=["one two"])
+    (directory / "run").write_text(SHELL)
+    (directory / "run").chmod(0o755)
+    async with world.running() as host:
+        assert (await run(host, "/shout")).text == "one two"
+
+
+async def test_a_name_in_hello_that_is_not_the_manifests_is_accepted_and_logged(world: World) -> None:
+    hello = json.loads((HELLO_PY / "extension.json").read_text())
+    renamed = world.cwd / "renamed"
+    renamed.mkdir()
+    (renamed / "extension.json").write_text(json.dumps({**hello, "name": "renamed"}))
+    (renamed / "hello.py").symlink_to(HELLO_PY / "hello.py")
+    world.explicit = [renamed]
+    async with world.running() as host:
+        assert host.find("/hellopy") is not None
+        assert host.commands()[0].extension == "renamed"
+    assert "hello says 'hello-py', the manifest 'renamed', which counts" in world.log("renamed")
 
 
 @pytest.mark.promise("S37")

@@ -26,7 +26,9 @@ class Outbox:
         return len(self._ends)
 
     def put(self, data: bytes) -> bool:
-        """Send one frame; False when too much waits already. An empty queue takes a frame of any size."""
+        """Send one frame; False when too much waits or its end is closed. An empty queue takes any size."""
+        if self._writer.closed:
+            return False
         waiting = self.waiting
         full = (
             waiting >= self._limits.outgoing_frames
@@ -37,7 +39,7 @@ class Outbox:
         self._sent += len(data)
         self._ends.append(self._sent)
         self._writer.write(data)
-        return True
+        return not self._writer.closed
 
     def finish(self) -> None:
         """No more frames: end the input after those that wait."""
