@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from zotd.tools.diff import Change, apply, unified
@@ -21,8 +21,9 @@ def changed(draw: st.DrawFn) -> tuple[str, list[Change]]:
     return text, [Change(start, end, draw(new)) for start, end in pairs]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changed())
+@example(("a\na\n", [Change(1, 2, "\n"), Change(3, 4, ""), Change(4, 4, "\n")]))
 def test_git_makes_the_new_text_of_the_old_one_and_the_diff(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[str, list[Change]]
 ) -> None:

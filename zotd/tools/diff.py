@@ -71,7 +71,8 @@ def _blocks(text: str, lines: list[str], changes: Sequence[Change]) -> list[_Blo
     for change in changes:
         first = min(bisect_right(starts, change.start) - 1, most)
         last = min(bisect_right(starts, change.end), len(lines))
-        if groups and groups[-1][1] > first:
+        # At the end of the text there is no line to share, yet what touches there is one block too.
+        if groups and (groups[-1][1] > first or groups[-1][2][-1].end == change.start):
             groups[-1] = (groups[-1][0], last, [*groups[-1][2], change])
         else:
             groups.append((first, last, [change]))
