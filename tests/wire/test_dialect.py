@@ -45,12 +45,15 @@ def test_without_an_id_there_is_none_in_the_answer() -> None:
     )
 
 
-def test_malformed_json_names_no_command_and_no_id() -> None:
-    assert malformed("malformed json: unexpected end of data at byte 6") == {
+@pytest.mark.parametrize(
+    "message", ["malformed json: frame larger than 9 bytes", "frame larger than 9 bytes"]
+)
+def test_malformed_json_names_no_command_and_no_id(message: str) -> None:
+    assert malformed(message) == {
         "type": "response",
         "command": "",
         "success": False,
-        "error": "malformed json: unexpected end of data at byte 6",
+        "error": "malformed json: frame larger than 9 bytes",
     }
 
 

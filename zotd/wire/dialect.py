@@ -26,6 +26,7 @@ COMMANDS: dict[str, dict[str, type]] = {
 """Every command with the members it reads and their JSON types; `?` marks those that may be missing."""
 
 _JSON_NAMES: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
+_MALFORMED = "malformed json: "
 _WITH_BLOCKS = frozenset({"user_message", "assistant_message", "tool_result"})
 
 
@@ -78,8 +79,8 @@ def response(
 
 
 def malformed(message: str) -> dict[str, Any]:
-    """The answer to what is no JSON; `message` begins with `malformed json: `."""
-    return response("", error=message)
+    """The answer to bytes that are no command: the error begins with `malformed json: ` whatever was wrong."""
+    return response("", error=message if message.startswith(_MALFORMED) else _MALFORMED + message)
 
 
 def event(wire_event: dict[str, Any]) -> dict[str, Any]:
