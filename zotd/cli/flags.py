@@ -80,7 +80,8 @@ def parse(argv: list[str]) -> Flags:
     """Flags from the words after the program's name. Raises UsageError."""
     parser = _parser()
     _refuse_later(argv)
-    flagged, words = (argv[: at := argv.index("--")], argv[at + 1 :]) if "--" in argv else (argv, [])
+    end = argv.index("--") if "--" in argv else len(argv)
+    flagged, words = argv[:end], argv[end + 1 :]
     try:
         known, rest = parser.parse_known_intermixed_args(flagged)
     except argparse.ArgumentError as wrong:
