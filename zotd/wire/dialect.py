@@ -79,7 +79,7 @@ def response(
 
 
 def malformed(message: str) -> dict[str, Any]:
-    """The answer to bytes that are no command: the error begins with `malformed json: ` whatever was wrong."""
+    """The answer to bytes that hold no command: it begins with `malformed json: ` whatever was wrong."""
     return response("", error=message if message.startswith(_MALFORMED) else _MALFORMED + message)
 
 
