@@ -92,7 +92,7 @@ def parse(argv: list[str]) -> Flags:
         return Flags(help_text=parser.format_help())
     if known.version:
         return Flags(help_text=f"zotd {__version__}\n")
-    known.words += words
+    known.words += argv[end + 1 :]
     return _settled(known)
 
 
@@ -216,7 +216,7 @@ def _count(text: str) -> int:
 
 
 def _refuse_later(argv: list[str]) -> None:
-    for word in argv[: argv.index("--")] if "--" in argv else argv:
+    for word in argv:
         if (waits_for := LATER.get(word.split("=", 1)[0])) is not None:
             raise UsageError(f"{word.split('=', 1)[0]} needs {waits_for}, which this version does not have")
 

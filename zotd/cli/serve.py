@@ -13,7 +13,7 @@ from zotd.base.paths import zot_home
 from zotd.cli.app import Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.daemon.connection import Connection, Front, Outlet
-from zotd.daemon.server import SocketInUse, listen_unix, open_stdout, read_stdin
+from zotd.daemon.server import SocketInUse, listen_unix, serve_stdio
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import choose
 
@@ -54,9 +54,7 @@ class Server:
     async def stdio(self) -> int:
         """One client. At EOF what was accepted is finished; when the client's end breaks, it is aborted."""
         ended = asyncio.Event()
-        outlet = await open_stdout(self.limits, self.stop)
-        connection = Connection(outlet, self.limits, self._front)
-        await read_stdin(connection.receive, ended.set)
+        connection = await serve_stdio(self.limits, self._connect, ended.set, self.stop)
         stopped = self.tasks.create_task(self._stopping.wait())
         drained = self.tasks.create_task(self._finish(connection, ended))
         await asyncio.wait([stopped, drained], return_when=asyncio.FIRST_COMPLETED)
@@ -65,6 +63,7 @@ class Server:
         if connection.front is not None:
             await connection.front.closed()
         connection.close()
+        await connection.outlet.ended()
         return self._code
 
     async def sockets(self, addresses: tuple[str, ...]) -> int:

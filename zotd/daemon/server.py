@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import socket
 import stat
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -27,6 +29,7 @@ class StreamOutlet(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._room = asyncio.Event()
         self._room.set()
+        self._ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
@@ -41,6 +44,7 @@ class StreamOutlet(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.set()
+        self._ended.set()
         self._transport = None
         self._lost()
 
@@ -63,6 +67,12 @@ class StreamOutlet(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    async def ended(self) -> None:
+        """After `close`: until what was written is on its way, for a reader that keeps reading."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.client_stall_s):
+                await self._ended.wait()
 
 
 class FileOutlet:
@@ -92,31 +102,45 @@ class FileOutlet:
     def close(self) -> None:
         return
 
+    async def ended(self) -> None:
+        return
+
 
 class _SocketClient(StreamOutlet):
     """Both ends of one socket connection."""
 
-    def __init__(self, limits: Limits, connect: Connect, gone: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        connect: Connect,
+        gone: Callable[[Connection], None],
+        half_closed: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(limits, lambda: None)
         self._connect = connect
         self._gone = gone
-        self._connection: Connection | None = None
+        self._half_closed = half_closed
+        self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._connection = self._connect(self)
+        self.connection = self._connect(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._connection is not None:
-            self._connection.receive(data)
+        if self.connection is not None:
+            self.connection.receive(data)
 
     def eof_received(self) -> bool:
-        return False
+        """Whether to stay open for writing: only a private client is heard out after its last word."""
+        if self._half_closed is None:
+            return False
+        self._half_closed()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._connection is not None:
-            self._gone(self._connection)
+        if self.connection is not None:
+            self._gone(self.connection)
 
 
 class SocketInUse(Exception):
@@ -157,6 +181,32 @@ class _StdinReader(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended()
+
+
+async def serve_stdio(
+    limits: Limits, connect: Connect, ended: Callable[[], None], lost: Callable[[], None]
+) -> Connection:
+    """Make standard input and output one client: `ended` tells of its end of input, `lost` of a broken output."""
+    both = _one_socket()
+    if both is None:
+        connection = connect(await open_stdout(limits, lost))
+        await read_stdin(connection.receive, ended)
+        return connection
+    client = _SocketClient(limits, connect, lambda _: lost(), ended)
+    await asyncio.get_running_loop().create_connection(lambda: client, sock=both)
+    assert client.connection is not None
+    return client.connection
+
+
+def _one_socket() -> socket.socket | None:
+    """The socket that is both standard input and output, as inetd and socat hand it over."""
+    first, second = os.fstat(0), os.fstat(1)
+    if not stat.S_ISSOCK(first.st_mode) or (first.st_dev, first.st_ino) != (second.st_dev, second.st_ino):
+        return None
+    both = socket.socket(fileno=os.dup(0))
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return both
 
 
 async def read_stdin(received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
