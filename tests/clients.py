@@ -237,7 +237,7 @@ class Process(Client):
         assert popen.stdin is not None
         assert popen.stdout is not None
         out = popen.stdout
-        super().__init__(lambda: out.read1(1 << 16), self._feed, self._hang_up, headers=headers)
+        super().__init__(lambda: os.read(out.fileno(), 1 << 16), self._feed, self._hang_up, headers=headers)
 
     def _feed(self, data: bytes) -> None:
         assert self.popen.stdin is not None

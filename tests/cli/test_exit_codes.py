@@ -1,0 +1,211 @@
+"""Every way `zotd -p` and `--json` can end, as a real process: the code, the result line, what is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.clients import Machine, text_of, types
+
+SLOW = {"reply": [{"text": "one two three four five six seven eight nine ten", "delay_ms": 5000}]}
+STEP = {"reply": [{"tool_call": {"name": "bash", "args": {"command": "true"}}}], "times": 0}
+FAILS = {"error": {"status": 400, "message": "the model is ill"}}
+CUT_SHORT = {"reply": [{"text": "half of"}], "stop": "length"}
+FAILING_COMMAND = """
+import json, sys
+def send(**frame):
+    print(json.dumps(frame), flush=True)
+send(type="hello", name="fails", version="1", capabilities=["commands"])
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "hello_ack":
+        send(type="register_command", name="fail", description="fails")
+        send(type="ready")
+    elif frame["type"] == "command_invoked":
+        send(type="command_response", id=frame["id"], action="noop", error="it cannot be done")
+    elif frame["type"] == "shutdown":
+        break
+"""
+
+
+def test_an_answer_exits_0_and_stands_alone_on_stdout(machine: Machine) -> None:
+    done = machine.run("--provider", "scripted", "-p", "hello", "there")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hello there\n", "")
+
+
+def test_json_mode_prints_the_events_and_the_result_last(machine: Machine) -> None:
+    events, result, code = machine.json("--provider", "scripted", "hello")
+    assert (code, result["ok"], result["stop"], result["text"]) == (0, True, "end_turn", "You said: hello")
+    assert "error" not in result
+    assert types(events)[-1] == "done"
+    assert text_of(events) == "You said: hello"
+    assert {event["session_id"] for event in events} == {result["session_id"]}
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+def test_an_error_of_the_provider_exits_1(machine: Machine) -> None:
+    script = machine.script(FAILS)
+    done = machine.run(*script, "-p", "hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the model is ill" in done.stderr
+    events, result, code = machine.json(*script, "hello")
+    assert (code, result["ok"], result["stop"]) == (1, False, "error")
+    assert "the model is ill" in result["error"]
+    assert types(events)[-2:] == ["error", "done"]
+
+
+def test_an_error_of_an_extensions_command_exits_1(machine: Machine) -> None:
+    extension = machine.extension("fails", FAILING_COMMAND)
+    done = machine.run("--provider", "scripted", "-e", extension, "-p", "/fail")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("it cannot be done") == 1
+    _, result, code = machine.json("--provider", "scripted", "-e", str(extension), "/fail")
+    assert (code, result["ok"], result["error"]) == (1, False, "it cannot be done")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--provder", "scripted", "-p", "x"], "unknown flag --provder: did you mean --provider"),
+        (["--zzzzzzzz", "-p", "x"], "unknown flag --zzzzzzzz; zotd --help"),
+        (["--timeout", "soon", "-p", "x"], "--timeout"),
+        (["--timeout", "0", "-p", "x"], "number of seconds above 0"),
+        (["--timeout", "nan", "-p", "x"], "number of seconds above 0"),
+        (["--max-steps", "0", "-p", "x"], "whole number of at least 1"),
+        (["--max-steps", "2.5", "-p", "x"], "--max-steps"),
+        (["--reasoning", "much", "-p", "x"], "--reasoning"),
+        (["--mode", "tui", "-p", "x"], "--mode"),
+        (["--model"], "--model"),
+        (["--continue", "-p", "x"], "--continue needs saved sessions"),
+        (["-c", "-p", "x"], "-c needs saved sessions"),
+        (["--session=a", "-p", "x"], "--session needs saved sessions"),
+        (["--connect", "auto", "rpc"], "--connect needs the shared daemon"),
+        (["--no-yolo", "-p", "x"], "--no-yolo needs approvals"),
+        (["--provider", "scriptd", "-p", "x"], "unknown provider 'scriptd': did you mean 'scripted'"),
+        (["--provider", "scripted", "--script", "gone.yaml", "-p", "x"], "gone.yaml"),
+        (["--provider", "scripted", "--output-schema", "gone.json", "-p", "x"], "gone.json"),
+        (["--provider", "scripted", "--cwd", "nowhere", "-p", "x"], "nowhere is not a directory"),
+        (["--provider", "scripted", "-p"], "no prompt"),
+        (["--provider", "scripted"], "say how to run"),
+        (["--listen", "unix:a", "-p", "x"], "--listen goes with rpc"),
+        (["rpc", "--listen", "tcp:1"], "unix:PATH only"),
+        (["rpc", "hello"], "rpc takes no prompt"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_command_line_exits_2_and_names_what_is_wrong(
+    machine: Machine, argv: list[str], said: str
+) -> None:
+    done = machine.run(*argv, stdin=None)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_limit_of_steps_exits_4(machine: Machine) -> None:
+    flags = [*machine.script(STEP), "--max-steps", "2"]
+    done = machine.run(*flags, "-p", "go on")
+    assert done.returncode == 4
+    assert "steps" in done.stderr
+    events, result, code = machine.json(*flags, "go on")
+    assert (code, result["ok"], types(events).count("turn_start")) == (4, False, 2)
+    assert "steps" in result["error"]
+    assert types(events)[-1] == "done"
+
+
+def test_an_answer_cut_at_the_models_limit_exits_4_and_is_shown(machine: Machine) -> None:
+    script = machine.script(CUT_SHORT)
+    done = machine.run(*script, "-p", "hello")
+    assert (done.returncode, done.stdout) == (4, "half of\n")
+    assert "cut" in done.stderr
+    _, result, code = machine.json(*script, "hello")
+    assert (code, result["ok"], result["stop"], result["text"]) == (4, False, "length", "half of")
+    assert result["error"]
+
+
+def test_missing_credentials_exit_5_and_the_ways_to_get_them_are_listed(machine: Machine) -> None:
+    for mode in ("-p", "--json"):
+        done = machine.run(mode, "hello")
+        assert (done.returncode, done.stdout) == (5, "")
+        for way in ("OPENAI_API_KEY", "--base-url", "zotd model install", "ollama"):
+            assert way in done.stderr
+
+
+def test_a_timeout_exits_124(machine: Machine) -> None:
+    flags = [*machine.script(SLOW), "--timeout", "0.3"]
+    done = machine.run(*flags, "-p", "hello")
+    assert (done.returncode, done.stdout) == (124, "")
+    assert "--timeout is over" in done.stderr
+    events, result, code = machine.json(*flags, "hello")
+    assert (code, result["ok"], result["stop"]) == (124, False, "aborted")
+    assert "--timeout" in result["error"]
+    assert [event["stop"] for event in events[-2:]] == ["aborted", "aborted"]
+
+
+def test_an_interruption_in_the_middle_of_a_turn_exits_130(machine: Machine) -> None:
+    client = machine.start("--json", *machine.script(SLOW), "hello")
+    client.hang_up()
+    client.until("text_delta")
+    client.signal(signal.SIGINT)
+    frames = client.rest()
+    assert types(frames) == ["assistant_message", "turn_end", "done", "result"]
+    assert (frames[-1]["ok"], frames[-1]["stop"], frames[-1]["error"]) == (False, "aborted", "interrupted")
+    assert client.exit_code() == 130
+
+
+def test_an_interrupted_command_is_gone_before_zotd_is(machine: Machine) -> None:
+    call = {"name": "bash", "args": {"command": "echo up; exec sleep 300"}}
+    client = machine.start("--json", *machine.script({"reply": [{"tool_call": call}]}), "hello")
+    client.hang_up()
+    client.until("tool_progress")
+    client.signal(signal.SIGINT)
+    assert client.exit_code() == 130
+    assert machine.left_running() == []
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+WRONG = {"reply": [{"text": '{"n": "one"}'}]}
+RIGHT = {"reply": [{"text": '```json\n{"n": 1}\n```'}]}
+
+
+@pytest.fixture
+def number(machine: Machine) -> Path:
+    path = machine.root / "schema.json"
+    path.write_text(json.dumps(NUMBER))
+    return path
+
+
+def test_an_answer_that_fits_the_schema_is_printed_bare(machine: Machine, number: Path) -> None:
+    done = machine.run(*machine.script(RIGHT, WRONG), "--output-schema", number, "-p", "count")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"n": 1})
+
+
+def test_an_answer_that_misses_the_schema_gets_one_repair(machine: Machine, number: Path) -> None:
+    events, result, code = machine.json(
+        *machine.script(WRONG, RIGHT), "--output-schema", str(number), "count"
+    )
+    assert (code, result["ok"], json.loads(result["text"])) == (0, True, {"n": 1})
+    asked = [event["content"][0]["text"] for event in events if event["type"] == "user_message"]
+    assert len(asked) == 2
+    assert "$.n" in asked[1]
+
+
+def test_a_second_miss_of_the_schema_exits_1(machine: Machine, number: Path) -> None:
+    script = machine.script(WRONG, WRONG, RIGHT)
+    done = machine.run(*script, "--output-schema", number, "-p", "count")
+    assert done.returncode == 1
+    assert "does not fit the schema: $.n" in done.stderr
+    events, result, code = machine.json(*script, "--output-schema", str(number), "count")
+    assert (code, result["ok"], types(events).count("done")) == (1, False, 2)
+    assert "$.n" in result["error"]
+
+
+def test_a_file_that_is_no_schema_exits_2(machine: Machine, number: Path) -> None:
+    for text in ("{", '{"type": "nothing"}', "3"):
+        number.write_text(text)
+        done = machine.run("--provider", "scripted", "--output-schema", number, "-p", "count")
+        assert done.returncode == 2, text
+        assert "Traceback" not in done.stderr
