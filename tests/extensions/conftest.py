@@ -27,7 +27,7 @@ SHORT = replace(
     Limits(),
     hello_s=10.0,
     ready_together_s=8.0,
-    auto_ready_s=0.1,
+    auto_ready_s=5.0,
     command_s=8.0,
     shutdown_s=5.0,
     terminate_s=0.2,

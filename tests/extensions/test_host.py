@@ -196,7 +196,7 @@ async def test_a_banner_before_hello_is_skipped_and_logged(world: World) -> None
 @pytest.mark.promise("S24")
 async def test_registering_before_the_ack_and_never_saying_ready_is_tolerated(world: World) -> None:
     world.add("early")
-    async with world.running() as host:
+    async with world.running(auto_ready_s=0.1) as host:
         assert [command.description for command in host.commands()] == ["registered early"]
         assert [row.state for row in host.states()] == ["auto_ready"]
         assert (await run(host, "/poke")).text == "ouch"
@@ -218,7 +218,7 @@ async def test_a_slow_extension_delays_nobody_and_joins_when_it_is_ready(
     script = f"while ! [ -e {gate} ]; do read -t 0.02 <> <(:); done; exec python3 -S {HELLO_PY}/hello.py"
     world.add("good", "slow", exec="bash", args=["-c", script])
     world.add("good")
-    async with world.running(ready_together_s=0.6) as host:
+    async with world.running(ready_together_s=1.0) as host:
         assert {row.name: row.state for row in host.states()} == {"good": "ready", "slow": "starting"}
         assert host.find("/hellopy") is None
         assert (await run(host, "/poke")).text == "ouch"
@@ -429,7 +429,7 @@ async def test_who_ignores_shutdown_is_terminated_then_killed(world: World, mode
     loop = asyncio.get_running_loop()
     async with world.running(shutdown_s=0.3, terminate_s=0.3):
         began = loop.time()
-    assert loop.time() - began < 1.5  # together, not one after the other
+    assert loop.time() - began < 2  # together, not one after the other
     for name in ("one", "two"):
         assert world.log(name).splitlines()[-2:] == [
             "[zotd] did not exit within 0.3 s of shutdown: terminated",
