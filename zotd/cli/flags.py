@@ -81,9 +81,8 @@ def parse(argv: list[str]) -> Flags:
     parser = _parser()
     _refuse_later(argv)
     end = argv.index("--") if "--" in argv else len(argv)
-    flagged, words = argv[:end], argv[end + 1 :]
     try:
-        known, rest = parser.parse_known_intermixed_args(flagged)
+        known, rest = parser.parse_known_intermixed_args(argv[:end])
     except argparse.ArgumentError as wrong:
         raise UsageError(str(wrong)) from None
     if rest:

@@ -186,7 +186,7 @@ class _StdinReader(asyncio.Protocol):
 async def serve_stdio(
     limits: Limits, connect: Connect, ended: Callable[[], None], lost: Callable[[], None]
 ) -> Connection:
-    """Make standard input and output one client: `ended` tells of its end of input, `lost` of a broken output."""
+    """Make standard input and output one client. `ended`: of its input. `lost`: its output broke."""
     both = _one_socket()
     if both is None:
         connection = connect(await open_stdout(limits, lost))
