@@ -79,8 +79,8 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: list[str]) -> Flags:
     """Flags from the words after the program's name. Raises UsageError."""
     parser = _parser()
-    _refuse_later(argv)
     end = argv.index("--") if "--" in argv else len(argv)
+    _refuse_later(argv[:end])
     try:
         known, rest = parser.parse_known_intermixed_args(argv[:end])
     except argparse.ArgumentError as wrong:

@@ -239,7 +239,8 @@ class ZotFront:
     def _get_messages(self, command: Command, session: Session) -> None:
         from zotd.wire.codec import to_wire
 
-        messages = [dialect.event(to_wire(message)) for message in session.transcript.messages]
+        rows = [to_wire(message) for message in session.transcript.messages]
+        messages = [{**row, "content": dialect.blocks(row["content"])} for row in rows]
         self._reply(command, {"messages": messages})
 
     def _set_model(self, command: Command, session: Session) -> None:
