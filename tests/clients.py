@@ -67,8 +67,19 @@ def judge_line(frame: Frame) -> Frame:
     elif frame["type"] == "result":
         fits(frame, "RunResult")
     else:
-        judge_event(frame)
+        judge_event(_with_data(frame))
     return frame
+
+
+def _with_data(value: Any) -> Any:
+    """The same with pictures as JSON-RPC shows them: the zot dialect has their size in place of `data`."""
+    if isinstance(value, list):
+        return [_with_data(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "image" and isinstance(value.get("bytes"), int):
+        return {**value, "data": ""}
+    return {key: _with_data(item) for key, item in value.items()}
 
 
 def types(frames: Sequence[Frame]) -> list[str]:
@@ -237,7 +248,15 @@ class Process(Client):
         assert popen.stdin is not None
         assert popen.stdout is not None
         out = popen.stdout
-        super().__init__(lambda: os.read(out.fileno(), 1 << 16), self._feed, self._hang_up, headers=headers)
+        self._broken = threading.Event()
+
+        def read() -> bytes:
+            while not self._broken.is_set():
+                if select.select([out], [], [], 0.05)[0]:
+                    return os.read(out.fileno(), 1 << 16)
+            return b""
+
+        super().__init__(read, self._feed, self._hang_up, headers=headers)
 
     def _feed(self, data: bytes) -> None:
         assert self.popen.stdin is not None
@@ -247,6 +266,13 @@ class Process(Client):
     def _hang_up(self) -> None:
         assert self.popen.stdin is not None
         self.popen.stdin.close()
+
+    def break_off(self) -> None:
+        """Close our end of its standard output, leaving its input open."""
+        assert self.popen.stdout is not None
+        self._broken.set()
+        self._reader.join(LONG)
+        self.popen.stdout.close()
 
     @property
     def stderr(self) -> str:
