@@ -1,23 +1,18 @@
-"""Owns the composition: the one place where a process is built from flags, and where signals arrive."""
+"""Owns the composition: the one place where a process is built from flags."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zotd.base.limits import Limits
 from zotd.base.secret import Secret
 from zotd.cli.flags import Flags
 from zotd.daemon.spec import SessionSpec
-
-if TYPE_CHECKING:
-    from zotd.daemon.session import Session
-    from zotd.daemon.sessions import Sessions
 
 TOKEN_VARIABLES = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
 """Our RPC tokens: taken from the environment at start-up, never handed to a child."""
@@ -43,42 +38,6 @@ def run(flags: Flags) -> int:
     from zotd.cli.oneshot import oneshot
 
     return _drive(oneshot(flags, spec, limits), fast=False)
-
-
-class Agents:
-    """Sessions, loaded when the first one is opened: a health check never pays for the agent."""
-
-    def __init__(self, flags: Flags, limits: Limits, tasks: asyncio.TaskGroup) -> None:
-        self._flags = flags
-        self._limits = limits
-        self._tasks = tasks
-        self._sessions: Sessions | None = None
-
-    @property
-    def sessions(self) -> Sessions:
-        if self._sessions is None:
-            from zotd.daemon.sessions import Sessions
-            from zotd.providers.registry import Providers
-
-            providers = Providers(
-                self._limits, insecure=self._flags.insecure, temperature=self._flags.temperature
-            )
-            self._sessions = Sessions(self._limits, self._tasks, providers)
-        return self._sessions
-
-    def open(self, spec: SessionSpec) -> Session:
-        return self.sessions.open(spec)
-
-    async def close(self) -> None:
-        if self._sessions is not None:
-            await self._sessions.close_all()
-
-
-def on_signals(callback: Callable[[], None]) -> None:
-    """SIGTERM, SIGINT and SIGHUP call `callback` on the running loop."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, callback)
 
 
 def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:

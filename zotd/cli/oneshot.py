@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
 from zotd.base.limits import Limits
-from zotd.cli.app import Agents, on_signals
+from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import BadChoice, NoCredentials

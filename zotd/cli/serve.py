@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
-from zotd.cli.app import Agents, on_signals
+from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.daemon.connection import Connection, Front, Outlet
 from zotd.daemon.server import SocketInUse, listen_unix, serve_stdio
-from zotd.daemon.spec import SessionSpec
-from zotd.providers.catalog import choose
+from zotd.daemon.spec import SessionSpec, chosen
 
 if TYPE_CHECKING:
     from zotd.daemon.session import Client, Session
@@ -121,16 +120,7 @@ class Server:
 
     def identity(self) -> tuple[str, str]:
         """Provider and model, without loading them. Raises when no credentials are found."""
-        spec = self.spec
-        choice = choose(
-            provider=spec.provider,
-            model=spec.model,
-            base_url=spec.base_url,
-            api_key=spec.api_key,
-            environ=spec.environ,
-            home=zot_home(spec.environ),
-            cwd=spec.cwd,
-        )
+        choice = chosen(self.spec)
         return choice.provider, choice.model
 
     def models(self) -> list[dict[str, Any]]:

@@ -13,10 +13,10 @@ from zotd.agent.system_prompt import system_prompt
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
 from zotd.daemon.session import Client, Session
-from zotd.daemon.spec import SessionSpec
+from zotd.daemon.spec import SessionSpec, chosen
 from zotd.extensions.discovery import discover
 from zotd.extensions.host import ExtensionHost
-from zotd.providers.catalog import BadChoice, Choice, choose
+from zotd.providers.catalog import BadChoice, Choice
 from zotd.providers.registry import Providers
 from zotd.tools import builtin_tools, close_tools
 
@@ -37,7 +37,7 @@ class Sessions:
         Raises NoCredentials, BadChoice or ScriptError when the spec names no usable model, and
         BadChoice for an unknown tool.
         """
-        choice = _choose(spec)
+        choice = chosen(spec)
         builtin = builtin_tools(spec.cwd, spec.environ, self._limits)
         tools = _selected(builtin, spec.tools)
         session = Session(
@@ -82,7 +82,7 @@ class Sessions:
         """Another model of the same provider from the next turn on. Raises as `open` does."""
         _, spec, builtin = self._open[session.id]
         spec = replace(spec, provider=session.provider, model=model, reasoning=session.model.reasoning)
-        session.model = self._model(_choose(spec), spec, _selected(builtin, spec.tools))
+        session.model = self._model(chosen(spec), spec, _selected(builtin, spec.tools))
         self._open[session.id] = (session, spec, builtin)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
@@ -128,18 +128,6 @@ class Sessions:
             window=choice.window,
             tools=choice.tools,
         )
-
-
-def _choose(spec: SessionSpec) -> Choice:
-    return choose(
-        provider=spec.provider,
-        model=spec.model,
-        base_url=spec.base_url,
-        api_key=spec.api_key,
-        environ=spec.environ,
-        home=zot_home(spec.environ),
-        cwd=spec.cwd,
-    )
 
 
 def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Tool]:

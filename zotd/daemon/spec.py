@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from zotd.base.paths import zot_home
 from zotd.base.secret import Secret
+from zotd.providers.catalog import Choice, choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +34,16 @@ class SessionSpec:
     extensions: tuple[Path, ...] = ()
     discover_extensions: bool = True
     max_steps: int = 0
+
+
+def chosen(spec: SessionSpec) -> Choice:
+    """The model that a spec names. Raises NoCredentials and BadChoice."""
+    return choose(
+        provider=spec.provider,
+        model=spec.model,
+        base_url=spec.base_url,
+        api_key=spec.api_key,
+        environ=spec.environ,
+        home=zot_home(spec.environ),
+        cwd=spec.cwd,
+    )

@@ -1,0 +1,52 @@
+"""Owns what every way in shares: sessions that load late, and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zotd.base.limits import Limits
+from zotd.cli.flags import Flags
+from zotd.daemon.spec import SessionSpec
+
+if TYPE_CHECKING:
+    from zotd.daemon.session import Session
+    from zotd.daemon.sessions import Sessions
+
+
+class Agents:
+    """Sessions, loaded when the first one is opened: a health check never pays for the agent."""
+
+    def __init__(self, flags: Flags, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+        self._flags = flags
+        self._limits = limits
+        self._tasks = tasks
+        self._sessions: Sessions | None = None
+
+    @property
+    def sessions(self) -> Sessions:
+        if self._sessions is None:
+            from zotd.daemon.sessions import Sessions
+            from zotd.providers.registry import Providers
+
+            providers = Providers(
+                self._limits, insecure=self._flags.insecure, temperature=self._flags.temperature
+            )
+            self._sessions = Sessions(self._limits, self._tasks, providers)
+        return self._sessions
+
+    def open(self, spec: SessionSpec) -> Session:
+        return self.sessions.open(spec)
+
+    async def close(self) -> None:
+        if self._sessions is not None:
+            await self._sessions.close_all()
+
+
+def on_signals(callback: Callable[[], None]) -> None:
+    """SIGTERM, SIGINT and SIGHUP call `callback` on the running loop."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, callback)
