@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zotd.agent.loop import Model
-from zotd.agent.ports import Tool
+from zotd.agent.ports import Provider, Tool
 from zotd.agent.system_prompt import system_prompt
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
@@ -44,7 +44,7 @@ class Sessions:
             session_id=str(uuid.uuid4()),
             cwd=spec.cwd,
             provider=choice.provider,
-            model=self._model(choice, spec, tools),
+            model=_model(choice, self._providers.open(choice, spec.script), spec, tools),
             tools=tools,
             limits=self._limits,
             max_steps=spec.max_steps or self._limits.max_steps,
@@ -82,7 +82,10 @@ class Sessions:
         """Another model of the same provider from the next turn on. Raises as `open` does."""
         _, spec, builtin = self._open[session.id]
         spec = replace(spec, provider=session.provider, model=model, reasoning=session.model.reasoning)
-        session.model = self._model(chosen(spec), spec, _selected(builtin, spec.tools))
+        choice = chosen(spec)
+        # A model file is a process of its own; elsewhere one provider serves every model, and a script goes on.
+        provider = self._providers.open(choice) if choice.weights is not None else session.model.provider
+        session.model = _model(choice, provider, spec, _selected(builtin, spec.tools))
         self._open[session.id] = (session, spec, builtin)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
@@ -118,16 +121,17 @@ class Sessions:
         await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
         await self._providers.close()
 
-    def _model(self, choice: Choice, spec: SessionSpec, tools: dict[str, Tool]) -> Model:
-        offered = list(tools.values()) if choice.tools else []
-        return Model(
-            provider=self._providers.open(choice, spec.script),
-            id=choice.model,
-            system=system_prompt(spec.cwd, offered, spec.system_prompt, spec.append_system_prompt),
-            reasoning=spec.reasoning,
-            window=choice.window,
-            tools=choice.tools,
-        )
+
+def _model(choice: Choice, provider: Provider, spec: SessionSpec, tools: dict[str, Tool]) -> Model:
+    offered = list(tools.values()) if choice.tools else []
+    return Model(
+        provider=provider,
+        id=choice.model,
+        system=system_prompt(spec.cwd, offered, spec.system_prompt, spec.append_system_prompt),
+        reasoning=spec.reasoning,
+        window=choice.window,
+        tools=choice.tools,
+    )
 
 
 def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Tool]:
