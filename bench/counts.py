@@ -39,7 +39,8 @@ def run(way: Way, *prefix: str) -> str:
         errors.seek(0)
         stderr = errors.read().decode(errors="replace")
     if process.returncode or way.expects not in stdout:
-        raise WayFailed(f"{way.name}: exit {process.returncode}, stdout {stdout[-300:]!r}\n{stderr[-3000:]}")
+        said = "\n".join(line for line in stderr.splitlines() if not line.startswith("import time:"))
+        raise WayFailed(f"{way.name}: exit {process.returncode}, stdout {stdout[-300:]!r}\n{said[-3000:]}")
     return stderr
 
 
