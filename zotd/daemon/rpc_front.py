@@ -107,7 +107,7 @@ class RpcFront:
                 self._running[item.id] = task = self._tasks.create_task(
                     self._serve(item, send), name=f"request {item.method}"
                 )
-                task.add_done_callback(lambda _: self._running.pop(item.id, None))
+                task.add_done_callback(lambda task: self._served(item, task, send))
             case Cancel(id=request_id):
                 if (running := self._running.get(request_id)) is not None:
                     running.cancel()
@@ -139,15 +139,16 @@ class RpcFront:
         answer.afterwards()
 
     async def _serve(self, request: Request, send: Callable[[Answer], None]) -> None:
-        try:
-            # What follows `initialize` in the same packet must find it done.
-            async with nullcontext() if self.initialized else self._introduction:
-                answer = await self._answer(request)
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-            answer = Answer(self._peer.cancel(request.id))
+        # What follows `initialize` in the same packet must find it done.
+        async with nullcontext() if self.initialized else self._introduction:
+            answer = await self._answer(request)
         send(answer)
+
+    def _served(self, request: Request, task: asyncio.Task[None], send: Callable[[Answer], None]) -> None:
+        """Forget a request. One that was cancelled, perhaps before it began, is answered here."""
+        self._running.pop(request.id, None)
+        if task.cancelled():
+            send(Answer(self._peer.cancel(request.id)))
 
     async def _answer(self, request: Request) -> Answer:
         if not self.initialized and request.method in METHODS and request.method not in BEFORE_INITIALIZE:
@@ -155,14 +156,20 @@ class RpcFront:
             data = problem("not_initialized", "initialize comes first on every connection")
             return Answer(self._peer.fail(request.id, rpc.NOT_INITIALIZED, message, data))
         call = _Call(self)
-        response: Any = await jsonrpcserver.async_dispatch(
-            {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": request.params},
-            methods=_ROUTES,
-            context=call,
-            deserializer=lambda parsed: parsed,
-            validator=lambda parsed: parsed,
-            serializer=_unchanged,
-        )
+        try:
+            response: Any = await jsonrpcserver.async_dispatch(
+                {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": request.params},
+                methods=_ROUTES,
+                context=call,
+                deserializer=lambda parsed: parsed,
+                validator=lambda parsed: parsed,
+                serializer=_unchanged,
+            )
+        except asyncio.CancelledError:
+            if call.action is None:
+                raise
+            # The method has done its work: a prompt that was taken runs, though nobody waits for its id.
+            return Answer(self._peer.cancel(request.id), call.action)
         return Answer(self._closed_reply(request, response), call.action)
 
     def _closed_reply(self, request: Request, response: dict[str, Any]) -> dict[str, Any] | None:
@@ -219,6 +226,7 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
         try:
             result = await method(call.caller, typed)
         except Refused as no:
+            call.action = no.then
             raise JsonRpcError(no.code, str(no), problem(no.kind, no.hint)) from None
         if isinstance(result, Then):
             result, call.action = result

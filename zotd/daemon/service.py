@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -24,13 +23,19 @@ from zotd.providers.catalog import BadChoice, NoCredentials
 
 
 class Refused(Exception):
-    """An error answer. `kind` is a stable word that has a code, `hint` says what to do."""
+    """An error answer. `kind` is a stable word that has a code, `hint` says what to do.
 
-    def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
+    then: what happens once the answer is on its way.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str, hint: str = "", then: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = ERROR_KINDS[kind].code
         self.kind = kind
         self.hint = hint
+        self.then = then
 
 
 class Caller(Protocol):
@@ -59,8 +64,8 @@ async def ping(caller: Caller, params: m.Params) -> None:
 
 async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     if caller.token and not hmac.compare_digest(params.token.encode(), caller.token.encode()):
-        asyncio.get_running_loop().call_soon(caller.hang_up)
-        raise Refused("invalid token", kind="auth", hint="pass the daemon's token as initialize.token")
+        hint = "pass the daemon's token as initialize.token"
+        raise Refused("invalid token", kind="auth", hint=hint, then=caller.hang_up)
     if params.protocol_version != m.PROTOCOL_VERSION:
         raise Refused(
             f"this daemon speaks protocol {m.PROTOCOL_VERSION}, the client {params.protocol_version}",
