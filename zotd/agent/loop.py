@@ -98,6 +98,14 @@ class Loop:
         self._sink.publish(Done(turn_id=turn_id, stop=outcome.stop))
         return outcome
 
+    def aborted(self, turn_id: str, prompt: Sequence[Block], origin: str = "client") -> Outcome:
+        """The turn of a `run` that was cancelled before it could begin: told as any aborted turn is."""
+        message = self.transcript.append("user", prompt)
+        self._sink.publish(UserMessage(content=message.content, origin=origin))
+        self._sink.publish(TurnEnd(stop="aborted"))
+        self._sink.publish(Done(turn_id=turn_id, stop="aborted"))
+        return Outcome("aborted")
+
     async def _steps(self, model: Model, outcome: Outcome) -> None:
         for step in count(1):
             if step > self._max_steps:

@@ -246,27 +246,34 @@ class Session:
         return turn
 
     def _release(self, turn: Turn) -> None:
+        """Let a turn run. With nothing ahead of it it begins here and now, so that an abort finds it."""
         turn.may_run = True
-        if self._worker is None or self._worker.done():
-            self._worker = self._tasks.create_task(self._work(), name=f"turns of {self.id}")
+        if self._running is None and self.queue and self.queue[0].may_run:
+            head, run = self._begin()
+            self._worker = self._tasks.create_task(self._work(head, run), name=f"turns of {self.id}")
 
-    async def _work(self) -> None:
-        while self.queue and self.queue[0].may_run:
-            turn = self.active = self.queue.popleft()
-            turn.started()
-            self.clear_notes()
-            run = self._loop.run(turn.id, turn.content, self.model, turn.client)
-            self._running = self._tasks.create_task(run, name=f"turn {turn.id}")
+    def _begin(self) -> tuple[Turn, asyncio.Task[Outcome]]:
+        turn = self.active = self.queue.popleft()
+        turn.started()
+        self.clear_notes()
+        run = self._loop.run(turn.id, turn.content, self.model, turn.client)
+        self._running = self._tasks.create_task(run, name=f"turn {turn.id}")
+        return turn, self._running
+
+    async def _work(self, turn: Turn, run: asyncio.Task[Outcome]) -> None:
+        while True:
             try:
-                outcome = await self._running
+                outcome = await run
             except asyncio.CancelledError:
-                # Aborted before its first step: the loop never ran, so its end is told here.
-                outcome = Outcome("aborted")
-                self.publish(Done(turn_id=turn.id, stop="aborted"))
+                # Aborted before its first step: the loop never ran, so the turn is told here.
+                outcome = self._loop.aborted(turn.id, turn.content, turn.client)
             finally:
                 self._running = self.active = None
             self.updated = now()
             turn.finished.set_result(outcome)
+            if not (self.queue and self.queue[0].may_run):
+                return
+            turn, run = self._begin()
 
     # Commands
 
