@@ -373,10 +373,14 @@ class Machine:
         """Start `zotd rpc --listen` and wait until it answers."""
         path = self.root / "zotd.sock"
         daemon = self.rpc("--listen", f"unix:{path}", *(argv or ("--provider", "scripted")), env=env)
+        return daemon, self.appears(path, daemon)
+
+    def appears(self, path: Path, daemon: Process) -> Path:
+        """The path, once a daemon listens there."""
         for _ in range(int(LONG / 0.01)):
             with socket.socket(socket.AF_UNIX) as probe:
                 if probe.connect_ex(str(path)) == 0:
-                    return daemon, path
+                    return path
             assert not gone(daemon.popen.pid, 0.01), daemon.stderr
         raise AssertionError(f"nothing listens on {path}: {daemon.stderr}")
 
