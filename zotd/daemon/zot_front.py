@@ -143,11 +143,21 @@ class ZotFront:
                 if isinstance(item, Refusal) or item.type in _LIGHT:
                     self._answer_light(item)
                 elif (session := self._begin_session()) is not None:
-                    outcome = self._handlers[item.type](item, session)
-                    if outcome is not None:
-                        await outcome
+                    await self._handle(item, session)
         finally:
             self._pump = None
+
+    async def _handle(self, command: Command, session: Session) -> None:
+        """A fault of ours is one command's failure, never the end of a daemon that serves others."""
+        try:
+            outcome = self._handlers[command.type](command, session)
+            if outcome is not None:
+                await outcome
+        except Exception:
+            import traceback
+
+            traceback.print_exc()
+            self._refuse(command, "internal error")
 
     def _begin_session(self) -> Session | None:
         if self._session is None and not self._over and self._trusted:
