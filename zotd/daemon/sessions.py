@@ -83,7 +83,7 @@ class Sessions:
         _, spec, builtin = self._open[session.id]
         spec = replace(spec, provider=session.provider, model=model, reasoning=session.model.reasoning)
         choice = chosen(spec)
-        # A model file is a process of its own; elsewhere one provider serves every model, and a script goes on.
+        # A model file is a process of its own; elsewhere one provider serves every model of its API.
         provider = self._providers.open(choice) if choice.weights is not None else session.model.provider
         session.model = _model(choice, provider, spec, _selected(builtin, spec.tools))
         self._open[session.id] = (session, spec, builtin)
