@@ -10,6 +10,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, best_match
+from referencing.exceptions import Unresolvable
 
 _FENCE = re.compile(r"^```(?:json)?\s*\n(.*)\n```$", re.DOTALL)
 
@@ -30,7 +31,14 @@ class AnswerSchema:
             raise ValueError(wrong.strerror or str(wrong)) from None
         except SchemaError as wrong:
             raise ValueError(f"not a JSON Schema: {wrong.message}") from None
-        return cls(schema)
+        made = cls(schema)
+        for sample in (
+            "null",
+            "{}",
+            "[]",
+        ):  # so that a `$ref` that leads nowhere is seen before a model is paid
+            made.fault(sample)
+        return made
 
     def ask(self, prompt: str) -> str:
         wish = "Answer with one JSON value and nothing else. It must fit this JSON Schema:"
@@ -47,10 +55,17 @@ class AnswerSchema:
         return found[1] if (found := _FENCE.match(text)) else text
 
     def fault(self, text: str) -> str | None:
-        """What is wrong with an answer, None if it fits."""
+        """What is wrong with an answer, None if it fits. Raises ValueError when the schema itself fails."""
         try:
             value = json.loads(self.bare(text))
         except ValueError as wrong:
             return f"it is not JSON: {wrong}"
-        error = best_match(Draft202012Validator(self.schema).iter_errors(value))
+        except RecursionError:
+            return "it is nested too deeply"
+        try:
+            error = best_match(Draft202012Validator(self.schema).iter_errors(value))
+        except Unresolvable as wrong:
+            raise ValueError(f"a $ref leads nowhere: {wrong}") from None
+        except RecursionError:
+            raise ValueError("a $ref leads back to itself, or the answer is nested too deeply") from None
         return None if error is None else f"{error.json_path}: {error.message}"

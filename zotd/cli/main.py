@@ -7,6 +7,10 @@ import sys
 
 def main() -> int:
     """Entry point of the `zotd` program. Returns its exit code."""
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        from zotd.cli.streams import occupy
+
+        occupy()
     argv = sys.argv[1:]
     if argv == ["--version"]:
         from zotd import __version__

@@ -87,9 +87,9 @@ class Run:
             outcome = await self._turn(text if self._schema is None else self._schema.ask(text))
             if self._schema is None or outcome.stop != "end_turn":
                 return outcome
-            if (fault := self._schema.fault(outcome.text)) is not None:
+            if (fault := self._fault(outcome)) is not None:
                 outcome = await self._turn(self._schema.ask_again(fault))
-                fault = self._schema.fault(outcome.text) if outcome.stop == "end_turn" else None
+                fault = self._fault(outcome)
             if fault is not None:
                 outcome.error, outcome.kind = f"the answer does not fit the schema: {fault}", "output_schema"
             elif outcome.stop == "end_turn":
@@ -111,6 +111,15 @@ class Run:
         if outcome.kind == "provider_auth":
             return CREDENTIALS
         return FAILED if outcome.error or outcome.stop in ("error", "aborted") else ANSWERED
+
+    def _fault(self, outcome: Outcome) -> str | None:
+        """Why an answer does not do; None too where there is no whole answer to judge."""
+        if self._schema is None or outcome.stop != "end_turn":
+            return None
+        try:
+            return self._schema.fault(outcome.text)
+        except ValueError as wrong:  # a part of the schema that only this answer reaches
+            return str(wrong)
 
     async def _turn(self, text: str) -> Outcome:
         accepted = await self._session.submit(text)
@@ -165,7 +174,8 @@ class _TextReporter:
 
     def _write(self, text: str) -> None:
         self._shown.append(text)
-        self.broken = not _write_all((text.removesuffix("\n") + "\n").encode()) or self.broken
+        data = (text.removesuffix("\n") + "\n").encode("utf-8", "replace")  # a model may say half a character
+        self.broken = not _write_all(data) or self.broken
 
 
 class _JsonReporter:

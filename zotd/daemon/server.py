@@ -121,14 +121,24 @@ class _SocketClient(StreamOutlet):
         self._gone = gone
         self._half_closed = half_closed
         self.connection: Connection | None = None
+        self._reading: asyncio.ReadTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._reading = cast("asyncio.ReadTransport", transport)
         self.connection = self._connect(self)
 
     def data_received(self, data: bytes) -> None:
         if self.connection is not None:
             self.connection.receive(data)
+            if self.connection.full and self._reading is not None:
+                # Who asks on and reads no answers would have them pile up here.
+                self._reading.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reading is not None:
+            self._reading.resume_reading()
 
     def eof_received(self) -> bool:
         """Whether to stay open for writing: only a private client is heard out after its last word."""
@@ -138,6 +148,7 @@ class _SocketClient(StreamOutlet):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._reading = None
         super().connection_lost(exc)
         if self.connection is not None:
             self._gone(self.connection)

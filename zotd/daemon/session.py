@@ -278,12 +278,18 @@ class Session:
     # Commands
 
     def _spawn_command(self, turn: Turn, invocation: Invocation | None) -> None:
+        turn.started()
         task = self._tasks.create_task(self._command(turn, invocation), name=f"command {turn.text}")
         self._commands.add(task)
-        task.add_done_callback(self._commands.discard)
+        task.add_done_callback(lambda ended: self._command_ended(ended, turn, invocation))
+
+    def _command_ended(self, task: asyncio.Task[None], turn: Turn, invocation: Invocation | None) -> None:
+        self._commands.discard(task)
+        if task.cancelled():  # before its first step: whoever waits for it has to be told
+            extension, name = (invocation.extension, invocation.name) if invocation else ("", "clear")
+            self._show(turn, CommandAnswer(extension, name, "noop", "", "aborted"))
 
     async def _command(self, turn: Turn, invocation: Invocation | None) -> None:
-        turn.started()
         if invocation is None or self.host is None:
             error = None if self.clear() else "a turn is running: abort it first"
             answer = CommandAnswer(extension="", name="clear", action="noop", text="", error=error)
