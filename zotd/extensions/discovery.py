@@ -158,6 +158,8 @@ def read_manifest(directory: Path) -> Manifest | None:
     """The manifest in `directory`, None if there is no such file. Raises ManifestError."""
     path = directory / MANIFEST
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe without a writer never ends
+            raise ManifestError(path, "", "cannot be read: not a regular file")
         data = path.read_bytes()
     except FileNotFoundError:
         if not path.is_symlink():
