@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from zotd import __version__
 
@@ -69,6 +68,13 @@ class Flags(argparse.Namespace):
     temperature: float | None = None
     insecure: bool = False
     help_text: str = ""
+
+
+class _Lines(argparse.RawDescriptionHelpFormatter):
+    """One line a flag: wrapping would import textwrap, whose patterns are compiled at import."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return [text]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -138,7 +144,6 @@ def _settled(known: argparse.Namespace) -> Flags:
 
 
 def _parser() -> argparse.ArgumentParser:
-    width = int(os.environ.get("COLUMNS", "100")) if os.environ.get("COLUMNS", "100").isdigit() else 100
     parser = _Parser(
         prog="zotd",
         usage="zotd [flags] [-p | --json] PROMPT...\n       zotd [flags] rpc [--listen unix:PATH]",
@@ -146,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         add_help=False,
         allow_abbrev=False,
         exit_on_error=False,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, 2, 30, width),
+        formatter_class=lambda prog: _Lines(prog, 2, 30, 100),
     )
     add = parser.add_argument
     add("words", nargs="*", help=argparse.SUPPRESS)
