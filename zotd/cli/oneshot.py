@@ -28,9 +28,10 @@ ANSWERED, FAILED, USAGE, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 4
 class Reporter(Protocol):
     """Shows a run: it is the run's only client."""
 
-    full: bool
     broken: bool
 
+    @property
+    def full(self) -> bool: ...
     def deliver(self, event: dict[str, Any]) -> None: ...
     async def drained(self) -> None: ...
     def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None: ...
@@ -181,11 +182,14 @@ class _TextReporter:
 class _JsonReporter:
     """Every event as a JSON line, `result` last."""
 
-    full = False
     broken = False
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []
+
+    @property
+    def full(self) -> bool:
+        return len(self._lines) >= _LINES_GATHERED
 
     def deliver(self, event: dict[str, Any]) -> None:
         if not self._lines:
@@ -193,7 +197,7 @@ class _JsonReporter:
         self._lines.append(encode(event) + b"\n")
 
     async def drained(self) -> None:
-        return
+        self._flush()
 
     def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None:
         result: dict[str, Any] = {
@@ -214,6 +218,9 @@ class _JsonReporter:
         data, self._lines = b"".join(self._lines), []
         self.broken = not _write_all(data) or self.broken
 
+
+_LINES_GATHERED = 256
+"""Lines of one write: a model that never waits would fill the memory before the loop comes round."""
 
 _REASONS = {TIMED_OUT: "gave up: --timeout is over", INTERRUPTED: "interrupted", LIMIT: "a limit was reached"}
 
