@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,9 @@ class Server:
         if connection.front is not None:
             await connection.front.closed()
         connection.close()
-        await connection.outlet.ended()
+        with suppress(TimeoutError):  # who was told to stop waits less for a reader that has stopped reading
+            async with asyncio.timeout(self.limits.private_exit_s if self._stopping.is_set() else None):
+                await connection.outlet.ended()
         return self._code
 
     async def sockets(self, addresses: tuple[str, ...]) -> int:
