@@ -341,3 +341,22 @@ def test_an_output_that_breaks_aborts_the_turn(machine: Machine, tmp_path: Path)
     client.break_off()
     assert gone(pid)
     assert client.exit_code() == 0
+
+
+def test_a_command_runs_by_its_name_as_it_does_by_typing_it(machine: Machine) -> None:
+    client = machine.rpc("--provider", "scripted", "--ext", machine.extension("shows", EXTENSION))
+    answer = client.ask("run_command", name="show", args="this one")
+    events = client.until("done")
+    assert types(events) == ["ext_display", "command_result", "done"]
+    assert events[0]["text"] == "got this one"
+    assert {event["turn_id"] for event in events[1:]} == {answer["data"]["turn_id"]}
+
+
+def test_the_built_in_command_that_is_listed_can_be_run(machine: Machine) -> None:
+    client = machine.rpc()
+    assert client.ask("get_commands")["data"]["commands"][0]["name"] == "clear"
+    client.ask("prompt", message="hi")
+    client.until("done")
+    assert client.ask("run_command", name="clear")["success"]
+    client.until("done")
+    assert client.ask("get_state")["data"]["message_count"] == 0

@@ -168,8 +168,8 @@ class Session:
         position = 0 if idle else len(self.queue)
         return Accepted(turn.id, "started" if idle else "queued", lambda: self._release(turn), position)
 
-    def run_command(self, invocation: Invocation) -> Accepted:
-        """Run a command that was named, not typed."""
+    def run_command(self, invocation: Invocation | None) -> Accepted:
+        """Run a command that was named, not typed; None is the built-in `clear`."""
         turn = self._turn([], "client", lambda: None)
         return Accepted(turn.id, "command", lambda: self._spawn_command(turn, invocation))
 

@@ -291,11 +291,9 @@ class ZotFront:
 
     async def _run_command(self, command: Command, session: Session) -> None:
         await session.loaded()
-        name, args = str(command.params.get("name", "")), str(command.params.get("args") or "")
-        found = (
-            session.host.find(f"/{name.lstrip('/')} {args}".rstrip()) if session.host is not None else None
-        )
-        if found is None:
+        name, args = command.params["name"].removeprefix("/"), command.params.get("args", "")
+        found = session.host.find(f"/{name} {args}".rstrip()) if session.host is not None else None
+        if found is None and name != "clear":
             self._refuse(command, f"no command is named {name!r}")
         else:
             accepted = session.run_command(found)
