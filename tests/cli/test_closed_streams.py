@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
+import signal
 import subprocess
 
 import pytest
@@ -55,3 +58,33 @@ def test_a_schema_whose_reference_cannot_be_followed_is_refused(machine: Machine
     done = machine.run("-p", "--provider", "scripted", "--output-schema", "schema.json", "hi")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--output-schema schema.json: a $ref leads" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_whose_output_nobody_reads(machine: Machine, number: int) -> None:
+    flags = machine.script({"reply": [{"text": "x" * 3_000_000, "delta_chars": 1000}]})
+    reading, writing = os.pipe()
+    argv = [machine.program, "--json", *flags, "hi"]
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=writing, cwd=machine.cwd, env=machine.env
+    ) as run:
+        assert select.select([reading], [], [], 20)[0]
+        run.send_signal(number)
+        try:
+            assert run.wait(10) == 130
+        finally:
+            run.kill()
+            os.close(reading)
+            os.close(writing)
+
+
+def test_a_reader_that_leaves_ends_a_run_in_the_middle_of_a_tool(machine: Machine) -> None:
+    flags = machine.script({"reply": [{"tool_call": {"name": "bash", "args": {"command": "sleep 600"}}}]})
+    argv = [machine.program, "--json", *flags, "hi"]
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=machine.cwd, env=machine.env
+    ) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        run.stdout.close()
+        assert run.wait(20) == 1

@@ -5,36 +5,35 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import sys
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
-from zotd.base.limits import Limits
+from zotd.base.limits import KIB, Limits
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
+from zotd.cli.report import (
+    ANSWERED,
+    CREDENTIALS,
+    FAILED,
+    INTERRUPTED,
+    LIMIT,
+    TIMED_OUT,
+    USAGE,
+    JsonReporter,
+    TextReporter,
+    note,
+)
+from zotd.daemon.server import open_stdout
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import BadChoice, NoCredentials
-from zotd.wire.codec import encode, to_wire
 
 if TYPE_CHECKING:
     from zotd.cli.answer_schema import AnswerSchema
     from zotd.daemon.session import Session
-
-ANSWERED, FAILED, USAGE, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 4, 5, 124, 130
-
-
-class Reporter(Protocol):
-    """Shows a run: it is the run's only client."""
-
-    broken: bool
-
-    @property
-    def full(self) -> bool: ...
-    def deliver(self, event: dict[str, Any]) -> None: ...
-    async def drained(self) -> None: ...
-    def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None: ...
 
 
 async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
@@ -53,32 +52,38 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
             session = agents.open(spec)
         except (BadChoice, NoCredentials, ProviderError) as wrong:
             return _complain(str(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
-        run = Run(
-            session, _JsonReporter() if flags.mode == "json" else _TextReporter(), flags.timeout, schema
-        )
-        session.attach(run.reporter)
+        run = Run(session, flags.timeout, schema)
+        outlet = await open_stdout(_patient(limits), run.lose)
+        reporter = JsonReporter(outlet) if flags.mode == "json" else TextReporter(outlet)
+        session.attach(reporter)
         agents.sessions.start(session)
         on_signals(run.interrupt)
         try:
             outcome = await run.prompt(prompt)
         finally:
             await agents.close()
-    code = run.code(outcome)
-    run.reporter.result(outcome, session.id, code, started)
-    return FAILED if run.reporter.broken else code
+        code = run.code(outcome)
+        reporter.result(outcome, session.id, code, started)
+        outlet.close()
+        await run.heard(outlet.ended())
+        return run.code(outcome)
+
+
+def _patient(limits: Limits) -> Limits:
+    """A pager may read after hours: what ends the wait for it is a signal or --timeout."""
+    return replace(limits, client_queue_bytes=64 * KIB, client_stall_s=24 * 3600.0)
 
 
 class Run:
     """One prompt, its time-out, its interruption, and its second try when the answer misses a schema."""
 
-    def __init__(
-        self, session: Session, reporter: Reporter, timeout: float, schema: AnswerSchema | None
-    ) -> None:
-        self.reporter = reporter
+    def __init__(self, session: Session, timeout: float, schema: AnswerSchema | None) -> None:
         self._session = session
         self._timeout = timeout
         self._schema = schema
         self._end = ANSWERED
+        self._stopped = asyncio.Event()
+        self._all_said = False
 
     async def prompt(self, text: str) -> Outcome:
         """Raises nothing: a time-out or an interruption aborts the turn, and the outcome says so."""
@@ -102,6 +107,20 @@ class Run:
 
     def interrupt(self) -> None:
         self._stop(INTERRUPTED)
+
+    def lose(self) -> None:
+        """Nobody reads the output any more."""
+        if not self._all_said:
+            self._stop(FAILED)
+
+    async def heard(self, ended: Coroutine[Any, Any, None]) -> None:
+        """Until the output is read to its end, or a signal says that it need not be."""
+        reading, stopped = asyncio.ensure_future(ended), asyncio.ensure_future(self._stopped.wait())
+        self._all_said = True
+        await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([reading], timeout=self._session.limits.last_words_s)
+        reading.cancel()
+        stopped.cancel()
 
     def code(self, outcome: Outcome) -> int:
         """The exit code; docs/cli.md lists them."""
@@ -136,100 +155,16 @@ class Run:
 
     def _stop(self, code: int) -> None:
         self._end = self._end or code
+        self._stopped.set()
         self._session.abort()
         self._session.cancel_commands()
-
-
-class _TextReporter:
-    """The answer on standard output; notes of extensions and errors on standard error."""
-
-    full = False
-    broken = False
-
-    def __init__(self) -> None:
-        self._shown: list[str] = []
-
-    def deliver(self, event: dict[str, Any]) -> None:
-        match event["type"]:
-            case "ext_notify":
-                _note(f"[{event['extension']}] {event['level']}: {event['message']}")
-            case "ext_display" | "ext_insert":
-                self._write(event["text"])
-            case "retry":
-                _note(event["message"])
-            case _:
-                return
-
-    async def drained(self) -> None:
-        return
-
-    def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None:
-        if outcome.stop in ("end_turn", "length") and outcome.text not in self._shown:
-            self._write(outcome.text)
-        if outcome.stop == "length":
-            _note("the answer was cut at the model's length limit")
-        if outcome.error and outcome.kind != "command":
-            _note(outcome.error + (f" ({outcome.hint})" if outcome.hint else ""))
-        if code == TIMED_OUT:
-            _note("gave up: --timeout is over")
-
-    def _write(self, text: str) -> None:
-        self._shown.append(text)
-        data = (text.removesuffix("\n") + "\n").encode("utf-8", "replace")  # a model may say half a character
-        self.broken = not _write_all(data) or self.broken
-
-
-class _JsonReporter:
-    """Every event as a JSON line, `result` last."""
-
-    broken = False
-
-    def __init__(self) -> None:
-        self._lines: list[bytes] = []
-
-    @property
-    def full(self) -> bool:
-        return len(self._lines) >= _LINES_GATHERED
-
-    def deliver(self, event: dict[str, Any]) -> None:
-        if not self._lines:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._lines.append(encode(event) + b"\n")
-
-    async def drained(self) -> None:
-        self._flush()
-
-    def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None:
-        result: dict[str, Any] = {
-            "type": "result",
-            "ok": code == ANSWERED,
-            "stop": outcome.stop,
-            "text": outcome.text,
-            "usage": to_wire(outcome.usage),
-            "session_id": session_id,
-            "duration_ms": round((time.monotonic() - started) * 1000),
-        }
-        if code != ANSWERED:
-            result["error"] = outcome.error or _REASONS.get(code, outcome.stop)
-        self._lines.append(encode(result) + b"\n")
-        self._flush()
-
-    def _flush(self) -> None:
-        data, self._lines = b"".join(self._lines), []
-        self.broken = not _write_all(data) or self.broken
-
-
-_LINES_GATHERED = 256
-"""Lines of one write: a model that never waits would fill the memory before the loop comes round."""
-
-_REASONS = {TIMED_OUT: "gave up: --timeout is over", INTERRUPTED: "interrupted", LIMIT: "a limit was reached"}
 
 
 def _prompt(words: str, limits: Limits) -> str:
     """The prompt, with what is piped in appended."""
     piped = _piped(limits.stdin_s if words else None)
     if piped is None:
-        _note("standard input is still open after 1 s and was ignored; close it (< /dev/null) or pipe a file")
+        note("standard input is still open after 1 s and was ignored; close it (< /dev/null) or pipe a file")
         return words
     return "\n\n".join(part for part in (words, piped.strip("\n")) if part)
 
@@ -264,23 +199,6 @@ def _schema(path: str) -> AnswerSchema | None:
     return AnswerSchema.load(path)
 
 
-def _write_all(data: bytes) -> bool:
-    """Write to standard output; False when nobody reads it any more."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(1, view) :]
-        except BlockingIOError:
-            select.select([], [1], [])
-        except OSError:
-            return False
-    return True
-
-
-def _note(text: str) -> None:
-    sys.stderr.write("".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text) + "\n")
-
-
 def _complain(message: str, code: int) -> int:
-    _note(f"zotd: {message}")
+    note(f"zotd: {message}")
     return code

@@ -1,0 +1,105 @@
+"""Owns what a run shows: the answer or the events on standard output, the rest on standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+from zotd.agent.loop import Outcome
+from zotd.daemon.connection import Outlet
+from zotd.wire.codec import encode, to_wire
+
+ANSWERED, FAILED, USAGE, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 4, 5, 124, 130
+"""Exit codes; docs/cli.md says when."""
+
+_REASONS = {TIMED_OUT: "gave up: --timeout is over", INTERRUPTED: "interrupted", LIMIT: "a limit was reached"}
+
+_LINES_GATHERED = 256
+"""Lines of one write: a model that never waits would fill the memory before the loop comes round."""
+
+
+class TextReporter:
+    """The answer on standard output; notes of extensions and errors on standard error."""
+
+    full = False
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._shown: list[str] = []
+
+    def deliver(self, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "ext_notify":
+                note(f"[{event['extension']}] {event['level']}: {event['message']}")
+            case "ext_display" | "ext_insert":
+                self._write(event["text"])
+            case "retry":
+                note(event["message"])
+            case _:
+                return
+
+    async def drained(self) -> None:
+        return
+
+    def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None:
+        if outcome.stop in ("end_turn", "length") and outcome.text not in self._shown:
+            self._write(outcome.text)
+        if outcome.stop == "length":
+            note("the answer was cut at the model's length limit")
+        if outcome.error and outcome.kind != "command":
+            note(outcome.error + (f" ({outcome.hint})" if outcome.hint else ""))
+        if code == TIMED_OUT:
+            note(_REASONS[code])
+
+    def _write(self, text: str) -> None:
+        self._shown.append(text)
+        # A model may say half a character.
+        self._outlet.write((text.removesuffix("\n") + "\n").encode("utf-8", "replace"))
+
+
+class JsonReporter:
+    """Every event as a JSON line, `result` last."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._lines: list[bytes] = []
+
+    @property
+    def full(self) -> bool:
+        return self._outlet.full or len(self._lines) >= _LINES_GATHERED
+
+    def deliver(self, event: dict[str, Any]) -> None:
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._lines.append(encode(event) + b"\n")
+
+    async def drained(self) -> None:
+        self._flush()
+        await self._outlet.drained()
+
+    def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None:
+        result: dict[str, Any] = {
+            "type": "result",
+            "ok": code == ANSWERED,
+            "stop": outcome.stop,
+            "text": outcome.text,
+            "usage": to_wire(outcome.usage),
+            "session_id": session_id,
+            "duration_ms": round((time.monotonic() - started) * 1000),
+        }
+        if code != ANSWERED:
+            result["error"] = outcome.error or _REASONS.get(code, outcome.stop)
+        self._lines.append(encode(result) + b"\n")
+        self._flush()
+
+    def _flush(self) -> None:
+        data, self._lines = b"".join(self._lines), []
+        if data:
+            self._outlet.write(data)
+
+
+def note(text: str) -> None:
+    """A line on standard error, with control characters shown instead of sent."""
+    sys.stderr.write("".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text) + "\n")
