@@ -23,15 +23,6 @@ def test_the_socket_is_for_its_owner_only_and_goes_with_the_daemon(machine: Mach
     assert daemon.stderr == ""
 
 
-def test_a_directory_made_for_the_socket_is_private(machine: Machine) -> None:
-    path = machine.root / "run" / "zotd.sock"
-    daemon = machine.rpc("--provider", "scripted", "--listen", f"unix:{path}")
-    daemon.hang_up()
-    client = machine.connect(machine.appears(path, daemon))
-    assert client.ask("ping")["success"]
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
 def test_a_stale_socket_is_replaced(machine: Machine) -> None:
     path = machine.root / "zotd.sock"
     with socket.socket(socket.AF_UNIX) as left:

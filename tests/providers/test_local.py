@@ -132,6 +132,7 @@ async def test_a_file_that_is_no_model_is_named(
         with pytest.raises(ProviderError, match=message) as caught:
             await answer(made, weights)
         assert "GGUF" in caught.value.hint
+        assert caught.value.kind == "provider_error"
 
 
 async def test_a_model_that_never_loads_is_given_up(tmp_path: Path, weights: Path) -> None:
@@ -146,6 +147,7 @@ async def test_a_missing_package_names_the_command_that_installs_it(tmp_path: Pa
         with pytest.raises(ProviderError, match="needs the package xllamacpp") as caught:
             await answer(made, weights)
         assert caught.value.hint == "pip install 'zotd[local]'"
+        assert caught.value.kind == "configuration"
 
 
 async def test_missing_weights_name_the_command_that_fetches_them(tmp_path: Path) -> None:
@@ -156,6 +158,15 @@ async def test_missing_weights_name_the_command_that_fetches_them(tmp_path: Path
         async for _ in made.open(choice).stream(request):
             pass
     assert caught.value.hint == "run: zotd model install smollm2"
+    assert caught.value.kind == "configuration"
+    await made.close()
+
+
+async def test_a_path_to_no_model_file_is_a_matter_of_configuration(tmp_path: Path) -> None:
+    made = Providers(Limits())
+    with pytest.raises(ProviderError, match=r"there is no model file .*gone\.gguf") as caught:
+        await answer(made, tmp_path / "gone.gguf")
+    assert caught.value.kind == "configuration"
     await made.close()
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
+MODES = ("print", "json", "rpc")
 _LEVELS = {"off": "", "minimal": "minimum", "maximum": "max"}
 
 LATER = {
@@ -33,7 +34,8 @@ modes:
   zotd --json PROMPT...      print every event as a JSON line, the result last
   zotd rpc                   serve one client on standard input and output (same as --mode rpc)
   zotd rpc --listen unix:PATH  serve any number of clients on a Unix socket
-  zotd model install smollm2 fetch the small model that runs without a key
+  zotd model list            list the models that can be installed to run here, without a key
+  zotd model install smollm2 fetch the smallest of them
 
 exit codes:
   0 answered, 1 agent or provider error, 2 usage, 4 a limit, 5 credentials, 124 time-out, 130 interrupted
@@ -90,7 +92,8 @@ def parse(argv: list[str]) -> Flags:
     try:
         known, rest = parser.parse_known_intermixed_args(argv[:end])
     except argparse.ArgumentError as wrong:
-        raise UsageError(str(wrong)) from None
+        name = wrong.argument_name
+        raise UsageError(f"{name}: {wrong.message}" if name else wrong.message) from None
     if rest:
         raise UsageError(_unknown(rest[0], parser))
     if known.help:
@@ -117,7 +120,9 @@ def _settled(known: argparse.Namespace) -> Flags:
     if known.listen and mode != "rpc":
         raise UsageError("--listen goes with rpc")
     for address in known.listen:
-        if not address.startswith("unix:") or address == "unix:":
+        if address == "unix:":
+            raise UsageError("--listen unix: names no path")
+        if not address.startswith("unix:"):
             raise UsageError(f"--listen {address}: this version listens on unix:PATH only")
     return Flags(
         mode=mode,
@@ -160,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     add("-p", "--print", action="store_true", help="run one prompt and print the answer")
     add("--json", action="store_true", help="run one prompt and print events as JSON lines")
     add("--rpc", action="store_true", help="serve clients; same as the word rpc")
-    add("--mode", choices=("print", "json", "rpc"), help="the same three by name")
+    add("--mode", type=_mode, metavar="MODE", help="the same three by name: print, json or rpc")
     add("--listen", action="append", default=[], metavar="unix:PATH", help="serve a socket; repeatable")
     add("--provider", default="", metavar="ID", help="scripted, local, ollama or openai-compatible")
     add("--model", default="", metavar="ID", help="of that provider, or a PATH.gguf to run here")
@@ -170,12 +175,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--script", default="", metavar="FILE", help="what the scripted model answers (JSON or YAML)")
     add(
         "--reasoning",
-        default="",
-        choices=REASONING,
+        type=_reasoning,
+        default="off",
         metavar="LEVEL",
         help="off, minimum, low, medium, high, xhigh, max",
     )
-    add("--temperature", type=float, metavar="T", help="sampling temperature")
+    add("--temperature", type=_temperature, metavar="T", help="sampling temperature")
     add("--cwd", default="", metavar="DIR", help="work there instead of here")
     add("--tools", type=_names, metavar="CSV", help="offer only these built-in tools")
     add("--no-tools", action="store_true", help="offer none")
@@ -193,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-skill", "--no-skills", action="store_true", help=argparse.SUPPRESS)
     add("--with-skills", action="store_true", help=argparse.SUPPRESS)
     add("--no-session", action="store_true", help=argparse.SUPPRESS)
-    add("--approval", choices=("auto",), default="auto", metavar="auto", help="tools run without asking")
+    add("--approval", type=_approval, metavar="auto", help="tools run without asking")
     add("--timeout", type=_seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
     add("--max-steps", type=_count, default=0, metavar="N", help="model calls in one turn (exit 4)")
     add("--output-schema", default="", metavar="FILE", help="the answer must be JSON that fits this schema")
@@ -206,17 +211,60 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
     return value
 
 
+def _temperature(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
+    return value
+
+
+def _number(text: str) -> float:
+    """NaN, which is in no range, where the text is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return value
+
+
+def _mode(text: str) -> str:
+    return _one_of(MODES, text)
+
+
+def _reasoning(text: str) -> str:
+    return _one_of(REASONING, text)
+
+
+def _approval(text: str) -> str:
+    if text in ("ask", "rules"):
+        raise argparse.ArgumentTypeError(f"{text} needs approvals, which this version does not have")
+    return _one_of(("auto",), text)
+
+
+def _one_of(values: tuple[str, ...], text: str) -> str:
+    """What `choices` would check, with the nearest right value in the refusal."""
+    if text in values:
+        return text
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, values, n=1)
+    guess = f"; did you mean {near[0]}?" if near else ""
+    raise argparse.ArgumentTypeError(f"{text or 'nothing'} is none of {', '.join(values)}{guess}")
 
 
 def _refuse_later(argv: list[str]) -> None:
@@ -229,7 +277,8 @@ def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
     from difflib import get_close_matches
 
     flag = word.split("=", 1)[0]
-    near = get_close_matches(flag, list(parser._option_string_actions), n=2)
+    # Dashes alone make any two short flags look alike: hence more than difflib's usual 0.6.
+    near = get_close_matches(flag, list(parser._option_string_actions), n=2, cutoff=0.75)
     return f"unknown flag {flag}" + (
         f": did you mean {' or '.join(near)}?" if near else "; zotd --help lists all"
     )

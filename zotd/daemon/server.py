@@ -158,14 +158,24 @@ class SocketInUse(Exception):
     """Another process answers on the socket."""
 
 
+_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+"""What fits into the kernel's address of a Unix socket; no setting of ours could change it."""
+
+
 async def listen_unix(
     path: Path, limits: Limits, connect: Connect, gone: Callable[[Connection], None]
 ) -> asyncio.AbstractServer:
     """Accept clients on a Unix socket, mode 0600. A stale socket is replaced, a live one never.
 
-    Raises SocketInUse, or OSError where the directory cannot be made or written.
+    Raises SocketInUse, or OSError where the path is too long, something else is there, its directory is
+    missing or cannot be written.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (size := len(os.fsencode(path))) > _SOCKET_PATH_BYTES:
+        raise OSError(f"{path}: {size} bytes are too long for a socket's path; at most {_SOCKET_PATH_BYTES}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no directory {path.parent}; make it first")
+    if os.path.lexists(path) and not path.is_socket():
+        raise FileExistsError(f"{path}: exists and is not a socket; choose another path")
     if path.is_socket():
         try:
             _, writer = await asyncio.open_unix_connection(path)

@@ -57,7 +57,9 @@ class LocalServers:
 
     async def _start(self, weights: Path, window: int, max_output: int) -> _Server:
         if not weights.is_file():
-            raise ProviderError(f"there is no model file {weights}", hint=_how_to_get(weights))
+            raise ProviderError(
+                f"there is no model file {weights}", kind="configuration", hint=_how_to_get(weights)
+            )
         key = Secret(secrets.token_urlsafe(32))
         argv = [sys.executable, "-P", "-m", "zotd.providers.local_server"]
         try:
@@ -124,7 +126,8 @@ class LocalProvider:
         """The answer as it is computed; giving it up stops the computing. Raises ProviderError."""
         choice = self._choice
         if choice.weights is None:
-            raise ProviderError("no model file is chosen", hint=f"run: zotd model install {KNOWN[0].id}")
+            hint = f"run: zotd model install {KNOWN[0].id}"
+            raise ProviderError("no model file is chosen", kind="configuration", hint=hint)
         url, key = await self._servers.serving(choice.weights, choice.window, choice.max_output)
         chat = OpenAIChat(self.id, url, key, self._http, self._limits, temperature=self._temperature)
         async with aclosing(chat.stream(replace(request, tools=(), reasoning=""))) as events:
@@ -147,7 +150,9 @@ async def _address(child: Child, weights: Path) -> str:
     if url := answer.get("url"):
         return str(url)
     hint = answer.get("hint") or "expected a GGUF file of a chat model that fits into memory"
-    raise ProviderError(f"{answer['error']}", hint=str(hint))
+    # Only a package that cannot be imported comes with a detail, the importer's own words.
+    kind = "configuration" if "detail" in answer else "provider_error"
+    raise ProviderError(f"{answer['error']}", kind=kind, hint=str(hint))
 
 
 def _how_to_get(weights: Path) -> str:

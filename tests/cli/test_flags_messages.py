@@ -1,0 +1,108 @@
+"""What a wrong command line is told: the flag, what was given, what was expected, the nearest right word."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.clients import Machine
+from zotd.cli.flags import UsageError, parse
+
+LEVELS = "off, minimum, minimal, low, medium, high, xhigh, max, maximum"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--timeout", "abc"], "--timeout: abc is not a number of seconds above 0"),
+        (["--timeout", "-1"], "--timeout: -1 is not a number of seconds above 0"),
+        (["--max-steps", "abc"], "--max-steps: abc is not a whole number of at least 1"),
+        (["--max-steps", "2.5"], "--max-steps: 2.5 is not a whole number of at least 1"),
+        (["--temperature", "hot"], "--temperature: hot is not a number of at least 0"),
+        (["--temperature", "nan"], "--temperature: nan is not a number of at least 0"),
+        (["--reasoning", "hig"], f"--reasoning: hig is none of {LEVELS}; did you mean high?"),
+        (["--reasoning", "zzz"], f"--reasoning: zzz is none of {LEVELS}"),
+        (["--mode", "jsn"], "--mode: jsn is none of print, json, rpc; did you mean json?"),
+        (["--approval", "ask"], "--approval: ask needs approvals, which this version does not have"),
+        (["--approval=rules"], "--approval: rules needs approvals, which this version does not have"),
+        (["--approval", "aut"], "--approval: aut is none of auto; did you mean auto?"),
+        (["--model"], "--model: expected one argument"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_value_is_named_with_what_was_expected(argv: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(["-p", "hi", *argv])
+    assert str(caught.value) == said
+
+
+def test_right_values_are_taken() -> None:
+    flags = parse(
+        ["--timeout", "0.5", "--max-steps", "2", "--temperature", "0", "--approval", "auto", "-p", "x"]
+    )
+    assert (flags.mode, flags.timeout, flags.max_steps, flags.temperature) == ("print", 0.5, 2, 0.0)
+    assert parse(["--mode", "json", "--reasoning", "maximum", "x"]).reasoning == "max"
+    assert parse(["--reasoning", "off", "-p", "x"]).reasoning == parse(["-p", "x"]).reasoning == ""
+
+
+def test_an_unknown_flag_like_no_other_gets_no_suggestion() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(["--version", "--foo"])
+    assert str(caught.value) == "unknown flag --foo; zotd --help lists all"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("--jsn", "--json"), ("--time", "--timeout"), ("--no-tool", "--no-tools")]
+)
+def test_a_mistyped_flag_still_finds_its_neighbour(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown flag {typed}: did you mean {meant}"):
+        parse([typed, "-p", "x"])
+
+
+def test_the_help_names_the_command_that_lists_installable_models() -> None:
+    assert "zotd model list" in parse(["--help"]).help_text
+
+
+def refused(machine: Machine, address: str) -> str:
+    done = machine.run("rpc", "--provider", "scripted", "--listen", address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_an_address_without_a_path_is_refused(machine: Machine) -> None:
+    assert refused(machine, "unix:") == "zotd: --listen unix: names no path\n"
+
+
+def test_a_file_where_the_socket_would_be_is_named_and_left_alone(machine: Machine) -> None:
+    path = machine.root / "notes.txt"
+    path.write_text("precious")
+    assert f"{path}: exists and is not a socket" in refused(machine, f"unix:{path}")
+    assert path.read_text() == "precious"
+
+
+def test_a_directory_where_the_socket_would_be_is_named(machine: Machine) -> None:
+    assert f"{machine.root}: exists and is not a socket" in refused(machine, f"unix:{machine.root}")
+
+
+def test_a_link_to_nowhere_where_the_socket_would_be_is_named(machine: Machine) -> None:
+    path = machine.root / "link.sock"
+    path.symlink_to(machine.root / "gone.sock")
+    assert f"{path}: exists and is not a socket" in refused(machine, f"unix:{path}")
+    assert path.is_symlink()
+
+
+def test_a_path_too_long_for_a_socket_is_refused_with_the_limit(machine: Machine) -> None:
+    path = machine.root / "é" / ("x" * 120)
+    size = len(str(path).encode())
+    said = refused(machine, f"unix:{path}")
+    assert f"{path}: {size} bytes are too long for a socket's path" in said
+    with socket.socket(socket.AF_UNIX) as probe, pytest.raises(OSError, match="too long"):
+        probe.bind(str(path))
+
+
+def test_a_missing_directory_is_named_and_not_made(machine: Machine) -> None:
+    path = machine.root / "run" / "zotd.sock"
+    assert f"there is no directory {path.parent}" in refused(machine, f"unix:{path}")
+    assert not path.parent.exists()

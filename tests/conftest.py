@@ -1,0 +1,9 @@
+"""What holds for every test, wherever and however pytest is started."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell that starts the tests in the background ignores SIGINT for them, and children inherit that: a
+# test that interrupts a child would wait for ever. A handler, unlike an ignored signal, is not inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
