@@ -7,6 +7,7 @@ import select
 import shlex
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_schema_whose_reference_cannot_be_followed_is_refused(machine: Machine
 def test_a_signal_ends_a_run_whose_output_nobody_reads(machine: Machine, number: int) -> None:
     flags = machine.script({"reply": [{"text": "x" * 3_000_000, "delta_chars": 1000}]})
     reading, writing = os.pipe()
-    argv = [machine.program, "--json", *flags, "hi"]
+    argv: list[str | Path] = [machine.program, "--json", *flags, "hi"]
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=writing, cwd=machine.cwd, env=machine.env
     ) as run:
@@ -80,7 +81,7 @@ def test_a_signal_ends_a_run_whose_output_nobody_reads(machine: Machine, number:
 
 def test_a_reader_that_leaves_ends_a_run_in_the_middle_of_a_tool(machine: Machine) -> None:
     flags = machine.script({"reply": [{"tool_call": {"name": "bash", "args": {"command": "sleep 600"}}}]})
-    argv = [machine.program, "--json", *flags, "hi"]
+    argv: list[str | Path] = [machine.program, "--json", *flags, "hi"]
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=machine.cwd, env=machine.env
     ) as run:

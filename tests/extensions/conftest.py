@@ -92,8 +92,12 @@ class World:
             session_id="s-1",
             limits=limits,
             emit=self._emit,
+            drained=self._drained,
             tasks=tasks,
         )
+
+    async def _drained(self) -> None:
+        """The test reads at once."""
 
     @asynccontextmanager
     async def running(self, **limits: Any) -> AsyncIterator[ExtensionHost]:

@@ -94,6 +94,7 @@ class Loop:
             self._fail(outcome, str(failure), failure.kind, failure.hint)
         except Exception as bug:
             self._fail(outcome, f"internal error: {type(bug).__name__}: {bug}", "internal")
+        outcome.text = outcome.text or self._last_words()
         outcome.usage = _difference(self.transcript.usage, spent)
         self._sink.publish(Done(turn_id=turn_id, stop=outcome.stop))
         return outcome
@@ -198,6 +199,11 @@ class Loop:
             ToolResulted(id=call.id, is_error=outcome.is_error, content=outcome.content, details=details)
         )
         return ToolResult(call_id=call.id, is_error=outcome.is_error, content=outcome.content)
+
+    def _last_words(self) -> str:
+        """What the model said last in this turn, for one that did not come to its end."""
+        last = self.transcript.messages[-1]
+        return last.text if last.role == "assistant" else ""
 
     def _say(self, blocks: list[Block]) -> None:
         self.transcript.append("assistant", blocks)

@@ -90,6 +90,8 @@ class Limits:
     """Written but unread by one client before the turn waits for it."""
     client_stall_s: float = 30.0
     """How long a turn waits for a client that reads nothing before that client is cut off."""
+    notes_kept: int = 256
+    """Notes of extensions that stand in one session; the oldest go first."""
     orphan_s: float = 600.0
     """A session that has no client, no turn and no queue is closed after this: editors restart."""
     requests_in_flight: int = 64

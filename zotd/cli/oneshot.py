@@ -130,6 +130,8 @@ class Run:
             return LIMIT
         if outcome.kind == "provider_auth":
             return CREDENTIALS
+        if outcome.kind == "configuration":
+            return USAGE
         return FAILED if outcome.error or outcome.stop in ("error", "aborted") else ANSWERED
 
     def _fault(self, outcome: Outcome) -> str | None:

@@ -54,6 +54,8 @@ class TextReporter:
             note(_REASONS[code])
 
     def _write(self, text: str) -> None:
+        if not text:
+            return
         self._shown.append(text)
         # A model may say half a character.
         self._outlet.write((text.removesuffix("\n") + "\n").encode("utf-8", "replace"))

@@ -13,7 +13,7 @@ import msgspec
 from jsonrpcserver.exceptions import JsonRpcError
 
 from zotd.daemon.connection import Connection
-from zotd.daemon.service import BEFORE_INITIALIZE, METHODS, Method, Refused, Then
+from zotd.daemon.service import BEFORE_INITIALIZE, LATER, METHODS, Method, Refused, Then
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
@@ -43,6 +43,7 @@ class RpcFront:
         self.spec = spec
         self.token = token
         self.initialized = False
+        self._over = False
         self.name = "client"
         self._private = private
         self._connection = connection
@@ -72,11 +73,14 @@ class RpcFront:
         session.attach(self)
 
     def hang_up(self) -> None:
+        self._over = True
         self._connection.close()
 
     # Front
 
     def receive(self, value: Any) -> None:
+        if self._over:  # turned away: what else is in the pipe counts for nothing
+            return
         for item in self._peer.receive(value):
             if isinstance(item, Batch):
                 self._take_batch(item)
@@ -151,7 +155,8 @@ class RpcFront:
             send(Answer(self._peer.cancel(request.id)))
 
     async def _answer(self, request: Request) -> Answer:
-        if not self.initialized and request.method in METHODS and request.method not in BEFORE_INITIALIZE:
+        early = {"initialize"} if self.token else BEFORE_INITIALIZE
+        if not self.initialized and request.method in METHODS and request.method not in early:
             message = f"call initialize before {request.method}"
             data = problem("not_initialized", "initialize comes first on every connection")
             return Answer(self._peer.fail(request.id, rpc.NOT_INITIALIZED, message, data))
@@ -219,6 +224,10 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
 
     async def run(call: _Call, /, **params: Any) -> Any:
         given = {key: value for key, value in params.items() if value is not None}
+        for member, value in LATER.get(name, {}).items():
+            if given.get(member, value) != value:
+                message = f"{name}: this version cannot do what $.{member} asks for"
+                raise JsonRpcError(rpc.INVALID_PARAMS, message, problem("unsupported", "leave it out"))
         try:
             typed = msgspec.convert(given, params_type)
         except msgspec.ValidationError as wrong:

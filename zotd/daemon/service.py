@@ -8,18 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from zotd import __version__
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
 from zotd.base.secret import Secret
+from zotd.daemon.pictures import pictures
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions, working_directory
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol import methods as m
-from zotd.protocol.content import ContextUse
 from zotd.protocol.rpc_errors import ERROR_KINDS
-from zotd.protocol.session import QueuedTurn, SessionInfo
-from zotd.providers.catalog import BadChoice, NoCredentials
+from zotd.protocol.session import Note, QueuedTurn, SessionInfo
+from zotd.providers.catalog import BadChoice
+from zotd.providers.unavailable import Unavailable
 
 
 class Refused(Exception):
@@ -85,9 +88,7 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
 
 async def session_new(caller: Caller, params: m.SessionNew) -> Then:
     try:
-        session = caller.sessions.open(_spec(caller.spec, params))
-    except NoCredentials as missing:
-        raise Refused(str(missing), kind="provider_auth") from None
+        session = caller.sessions.open(_spec(caller.spec, params), late=True)
     except (BadChoice, ProviderError) as wrong:
         raise Refused(str(wrong), kind="invalid_params") from None
 
@@ -115,11 +116,18 @@ async def session_messages(caller: Caller, params: m.SessionMessages) -> m.Messa
 
 async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
     session = _session(caller, params)
-    if not params.text.strip() and not params.images:
+    provider = session.model.provider
+    if isinstance(provider, Unavailable):
+        raise Refused(provider.reason, kind="provider_auth")
+    try:
+        images = pictures(msgspec.to_builtins(params.images))
+    except ValueError as wrong:
+        raise Refused(f"$.{wrong}", kind="invalid_params") from None
+    if not params.text.strip() and not images:
         raise Refused("text is empty", kind="invalid_params")
     if params.if_busy == "reject" and session.busy:
         raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
-    accepted = await session.submit(params.text, params.images, client=caller.name)
+    accepted = await session.submit(params.text, images, client=caller.name)
     result = m.TurnAccepted(
         turn_id=accepted.turn_id, state=accepted.state, position=accepted.position or None
     )
@@ -161,6 +169,12 @@ METHODS: dict[str, Method] = {
     "turn/abort": turn_abort,
 }
 
+LATER: dict[str, dict[str, object]] = {
+    "session/new": {"approval": "auto", "ephemeral": True, "max_cost_usd": None, "skills": None},
+    "turn/start": {"context": [], "dirty_files": [], "key": None},
+}
+"""Members of later versions, each with the one value that is true today. Others are refused."""
+
 BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 
 
@@ -171,7 +185,7 @@ def describe(session: Session) -> SessionInfo:
         epoch=session.epoch,
         next_seq=session.next_seq,
         cwd=str(session.cwd),
-        trusted=True,
+        trusted=session.trusted,
         provider=session.provider,
         model=session.model.id,
         reasoning=session.model.reasoning,
@@ -182,9 +196,22 @@ def describe(session: Session) -> SessionInfo:
         message_count=len(session.transcript.messages),
         busy=session.busy,
         active_turn=session.active.id if session.active is not None else None,
+        partial_text=session.partial_text or None,
         queue=[QueuedTurn(turn_id=turn.id, text=turn.text, client=turn.client) for turn in session.queue],
         usage=session.transcript.usage,
-        context=ContextUse(used=0, window=session.model.window),
+        context=session.context,
+        notes=[_note(event) for event in session.notes],
+        extensions=session.host.states() if session.host is not None else [],
+    )
+
+
+def _note(event: dict[str, Any]) -> Note:
+    """The note that an ext_notify or ext_display made."""
+    return Note(
+        extension=event["extension"],
+        text=event.get("message", event.get("text", "")),
+        level=event.get("level"),
+        command=event.get("command"),
     )
 
 
@@ -200,7 +227,7 @@ def _session(caller: Caller, params: m.SessionRef) -> Session:
 
 
 def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"trusted": False}  # nobody can say yet that the folder is
     for name in ("provider", "model", "base_url", "system_prompt", "discover_extensions", "max_steps"):
         if (value := getattr(params, name)) is not None:
             given[name] = value

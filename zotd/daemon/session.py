@@ -16,8 +16,21 @@ from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.extensions.host import CommandAnswer, ExtensionHost, Invocation
-from zotd.protocol.content import Block, Image, Text
-from zotd.protocol.events import CommandResult, Done, Event, ExtClearNotes, ExtDisplay, ExtInsert, ExtNotify
+from zotd.protocol.content import Block, ContextUse, Image, Text
+from zotd.protocol.events import (
+    AssistantMessage,
+    AssistantStart,
+    CommandResult,
+    Done,
+    Event,
+    ExtClearNotes,
+    ExtDisplay,
+    ExtInsert,
+    ExtNotify,
+    TextDelta,
+    TurnEnd,
+    UsageReport,
+)
 from zotd.wire.codec import to_wire
 
 
@@ -73,10 +86,12 @@ class Session:
         limits: Limits,
         max_steps: int,
         tasks: asyncio.TaskGroup,
+        trusted: bool = True,
     ) -> None:
         self.id = session_id
         self.epoch = uuid.uuid4().hex
         self.cwd = cwd
+        self.trusted = trusted
         self.provider = provider
         self.model = model
         self.limits = limits
@@ -94,7 +109,9 @@ class Session:
         self._worker: asyncio.Task[None] | None = None
         self._commands: set[asyncio.Task[None]] = set()
         self._turns: dict[str, asyncio.Future[Outcome]] = {}
-        self._notes: list[dict[str, Any]] = []
+        self.notes: list[dict[str, Any]] = []
+        self.context = ContextUse(window=model.window)
+        self._partial: list[str] = []
         self._closing = False
 
     # Events
@@ -108,7 +125,7 @@ class Session:
         if self.active is not None and not wire["type"].startswith("ext_"):
             wire.setdefault("turn_id", self.active.id)
         self.next_seq += 1
-        self._keep_note(event, wire)
+        self._fold(event, wire)
         for client in self.clients:
             client.deliver(wire)
 
@@ -125,22 +142,35 @@ class Session:
     def attach(self, client: Client) -> None:
         """From now on `client` sees every event, and first the notes that still stand."""
         self.clients.append(client)
-        for note in self._notes:
+        for note in self.notes:
             client.deliver(note)
 
     def detach(self, client: Client) -> None:
         if client in self.clients:
             self.clients.remove(client)
 
-    def _keep_note(self, event: Event, wire: dict[str, Any]) -> None:
-        if isinstance(event, ExtNotify | ExtDisplay):
-            self._notes.append(wire)
+    @property
+    def partial_text(self) -> str:
+        """What was shown so far of the message that streams at present."""
+        return "".join(self._partial)
+
+    def _fold(self, event: Event, wire: dict[str, Any]) -> None:
+        """Keep what somebody who comes later needs to see."""
+        if isinstance(event, TextDelta):
+            self._partial.append(event.delta)
+        elif isinstance(event, AssistantStart | AssistantMessage | TurnEnd):
+            self._partial.clear()
+        elif isinstance(event, UsageReport):
+            self.context = event.context
+        elif isinstance(event, ExtNotify | ExtDisplay):
+            self.notes.append(wire)
+            del self.notes[: -self.limits.notes_kept]
         elif isinstance(event, ExtClearNotes):
-            self._notes = [note for note in self._notes if note["extension"] != event.extension]
+            self.notes = [note for note in self.notes if note["extension"] != event.extension]
 
     def clear_notes(self) -> None:
         """Take away the notes of every extension, as the user's next prompt does."""
-        for extension in dict.fromkeys(note["extension"] for note in self._notes):
+        for extension in dict.fromkeys(note["extension"] for note in self.notes):
             self.publish(ExtClearNotes(extension=extension))
 
     # Prompts
@@ -292,7 +322,7 @@ class Session:
     async def _command(self, turn: Turn, invocation: Invocation | None) -> None:
         if invocation is None or self.host is None:
             error = None if self.clear() else "a turn is running: abort it first"
-            answer = CommandAnswer(extension="", name="clear", action="noop", text="", error=error)
+            answer = CommandAnswer(extension="zotd", name="clear", action="noop", text="", error=error)
         else:
             try:
                 answer = await self.host.invoke(invocation)

@@ -16,8 +16,9 @@ from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.extensions.discovery import discover
 from zotd.extensions.host import ExtensionHost
-from zotd.providers.catalog import BadChoice, Choice
+from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
+from zotd.providers.unavailable import Unavailable
 from zotd.tools import builtin_tools, close_tools
 
 
@@ -31,24 +32,32 @@ class Sessions:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
 
-    def open(self, spec: SessionSpec) -> Session:
-        """A new session. Its extensions start in the background; prompts wait for them.
+    def open(self, spec: SessionSpec, *, late: bool = False) -> Session:
+        """A new session. `start` loads its extensions; prompts wait for them.
+
+        late: missing credentials fail the first turn, not this call, so that a client can still give them.
 
         Raises NoCredentials, BadChoice or ScriptError when the spec names no usable model, and
         BadChoice for an unknown tool.
         """
-        choice = chosen(spec)
+        try:
+            choice, provider = (choice := chosen(spec)), self._providers.open(choice, spec.script)
+        except NoCredentials as missing:
+            if not late:
+                raise
+            choice, provider = Choice(spec.provider, spec.model), Unavailable(str(missing))
         builtin = builtin_tools(spec.cwd, spec.environ, self._limits)
         tools = _selected(builtin, spec.tools)
         session = Session(
             session_id=str(uuid.uuid4()),
             cwd=spec.cwd,
             provider=choice.provider,
-            model=_model(choice, self._providers.open(choice, spec.script), spec, tools),
+            model=_model(choice, provider, spec, tools),
             tools=tools,
             limits=self._limits,
             max_steps=spec.max_steps or self._limits.max_steps,
             tasks=self._tasks,
+            trusted=spec.trusted,
         )
         self._open[session.id] = (session, spec, builtin)
         return session
@@ -57,8 +66,8 @@ class Sessions:
         """Begin loading the session's extensions, once whoever wants their notes is attached."""
         _, spec, _ = self._open[session.id]
         home = zot_home(spec.environ)
-        found = discover(spec.cwd, home, spec.extensions, spec.discover_extensions)
-        if not (found.found or found.errors):
+        found = discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted)
+        if not found:
             return
         session.host = ExtensionHost(
             found,
@@ -70,6 +79,7 @@ class Sessions:
             session_id=session.id,
             limits=self._limits,
             emit=session.publish,
+            drained=session.drained,
             tasks=self._tasks,
         )
         session.loading = self._tasks.create_task(session.host.start(), name=f"extensions of {session.id}")

@@ -17,6 +17,7 @@ class SessionSpec:
 
     tools: names of built-in tools to offer, None for all.
     extensions: directories given for this session, ahead of discovered ones.
+    trusted: whether the project's own extensions may run.
     max_steps: model calls in one turn, 0 for the default limit.
     """
 
@@ -33,6 +34,7 @@ class SessionSpec:
     append_system_prompt: tuple[str, ...] = ()
     extensions: tuple[Path, ...] = ()
     discover_extensions: bool = True
+    trusted: bool = True
     max_steps: int = 0
 
 

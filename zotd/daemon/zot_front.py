@@ -19,7 +19,6 @@ from zotd.wire.dialect import Command, Refusal
 
 if TYPE_CHECKING:
     from zotd.daemon.session import Client, Session
-    from zotd.protocol.content import Image
 
 LEVELS = ("off", "minimum", "low", "medium", "high", "xhigh", "max")
 """What `set_reasoning` takes."""
@@ -89,6 +88,8 @@ class ZotFront:
     # Front
 
     def receive(self, value: Any) -> None:
+        if self._over:  # turned away: what else is in the pipe counts for nothing
+            return
         command = dialect.parse(value)
         if isinstance(command, Command) and not self._trusted and not self._authenticate(command):
             return
@@ -131,7 +132,7 @@ class ZotFront:
         if not hmac.compare_digest(str(command.params.get("token", "")).encode(), self._desk.token.encode()):
             self._refuse(command, "invalid token")
             self._connection.flush()
-            self._desk.fatal(self._connection, "invalid token")
+            self._fail("invalid token")
             return False
         self._trusted = True
         return True
@@ -165,7 +166,7 @@ class ZotFront:
             try:
                 self._session = self._desk.open()
             except Exception as problem:
-                self._fail(problem)
+                self._fail(str(problem))
                 return None
             self._session.attach(self)
             self._desk.start(self._session)
@@ -191,29 +192,27 @@ class ZotFront:
         try:
             return self._desk.identity()
         except Exception as problem:
-            self._fail(problem)
+            self._fail(str(problem))
             return None
 
-    def _fail(self, problem: Exception) -> None:
+    def _fail(self, problem: str) -> None:
         self._over = True
-        self._desk.fatal(self._connection, str(problem))
+        self._desk.fatal(self._connection, problem)
 
     async def _prompt(self, command: Command, session: Session) -> None:
-        message = command.params.get("message")
-        images = command.params.get("images") or []
-        if not isinstance(message, str):
-            self._refuse(command, f"message must be a string, got {_kind(message)}")
-            return
+        from zotd.daemon.pictures import pictures
+
+        message = command.params["message"]
         try:
-            pictures = _images(images)
+            images = pictures(command.params.get("images", []))
         except ValueError as problem:
             self._refuse(command, str(problem))
             return
-        if not message.strip() and not pictures:
+        if not message.strip() and not images:
             self._refuse(command, "message is empty")
             return
         started = lambda: self._reply(command, {"started": True})  # noqa: E731 - one call, one place
-        (await session.submit(message, pictures, started=started)).begin()
+        (await session.submit(message, images, started=started)).begin()
 
     def _abort(self, command: Command, session: Session) -> None:
         self._reply(command, None)
@@ -309,28 +308,3 @@ class ZotFront:
 
     def _refuse(self, command: Command, error: str) -> None:
         self._connection.send(dialect.response(command.type, command.id, error=error))
-
-
-def _images(rows: Any) -> list[Image]:
-    """`images` of a prompt. Raises ValueError naming the entry that is wrong."""
-    from base64 import b64decode
-
-    from zotd.protocol.content import Image
-
-    if not isinstance(rows, list):
-        raise ValueError(f"images must be a list, got {_kind(rows)}")
-    pictures = []
-    for index, row in enumerate(rows):
-        mime, data = (row.get("mime_type"), row.get("data")) if isinstance(row, dict) else (None, None)
-        if not isinstance(mime, str) or not isinstance(data, str):
-            raise ValueError(f"images[{index}] must be {{mime_type, data}} with strings")
-        try:
-            b64decode(data, validate=True)
-        except ValueError:
-            raise ValueError(f"images[{index}].data is not base64") from None
-        pictures.append(Image(mime_type=mime, data=data))
-    return pictures
-
-
-def _kind(value: Any) -> str:
-    return "nothing" if value is None else type(value).__name__

@@ -81,13 +81,25 @@ class Discovery:
     errors: list[LoadError] = field(default_factory=list)
     shadowed: list[Located] = field(default_factory=list)
     disabled: list[Located] = field(default_factory=list)
+    untrusted: list[Located] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to tell of."""
+        return any((self.found, self.errors, self.shadowed, self.disabled, self.untrusted))
 
 
-def discover(cwd: Path, home: Path, explicit: Sequence[Path] = (), installed: bool = True) -> Discovery:
+def discover(
+    cwd: Path,
+    home: Path,
+    explicit: Sequence[Path] = (),
+    installed: bool = True,
+    trusted: bool = True,
+) -> Discovery:
     """Read every manifest that matters for a session in `cwd`; starts nothing and writes nothing.
 
     explicit: directories given for this run, relative to `cwd`; each must hold a manifest.
     installed: whether the project's and the global directory are searched too.
+    trusted: whether the project's own may run; else they are only listed, and shadow nothing.
     One bad candidate never hides another: it becomes a LoadError.
     """
     result = Discovery()
@@ -109,6 +121,9 @@ def discover(cwd: Path, home: Path, explicit: Sequence[Path] = (), installed: bo
                 result.errors.append(LoadError(directory, "", missing, scope))
             continue
         located = Located(manifest, directory, scope)
+        if scope == "project" and not trusted:
+            result.untrusted.append(located)
+            continue
         if manifest.name in names:
             result.shadowed.append(located)
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +78,10 @@ class Extension:
         limits: Limits,
         hear: Callable[[Extension, FromExtension], None],
         changed: Callable[[Extension], None],
+        drained: Callable[[], Awaitable[None]],
     ) -> None:
         """hear: gets every frame that is neither an answer nor part of the handshake.
-        changed: called when `state` has changed.
+        changed: called when `state` has changed. drained: awaited before more is read.
         """
         self.located = located
         self.state: ExtensionState = "starting"
@@ -93,6 +94,7 @@ class Extension:
         self._limits = limits
         self._hear = hear
         self._changed = changed
+        self._drained = drained
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._link = ExtensionLink(limits)
@@ -224,6 +226,9 @@ class Extension:
                     self._take(self._link.receive(data))
                     if self._failure:
                         return self._failure
+                    # One that never pauses must neither hold the loop nor outrun whoever reads its notes.
+                    await asyncio.sleep(0)
+                    await self._drained()
         except TimeoutError:
             if not child.exited.done():
                 return f"sent no hello within {hello_s:g} s"

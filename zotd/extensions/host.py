@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -64,9 +64,13 @@ class ExtensionHost:
         session_id: str,
         limits: Limits,
         emit: Callable[[Event], None],
+        drained: Callable[[], Awaitable[None]],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """env: what extensions get, before ours is added. provider, model: told in the handshake."""
+        """env: what extensions get, before ours is added. provider, model: told in the handshake.
+
+        drained: awaited between two reads from an extension, while whoever sees the events is behind.
+        """
         self._discovery = discovery
         self._home = home
         self._limits = limits
@@ -77,7 +81,7 @@ class ExtensionHost:
         self._early: dict[str, list[RegisterCommand]] = {}
         around = Surroundings(home, cwd, env, provider, model, session_id)
         self._extensions = {
-            located.name: Extension(located, around, limits, hear=self._hear, changed=self._changed)
+            located.name: Extension(located, around, limits, self._hear, self._changed, drained)
             for located in discovery.found
             if located.manifest.exec
         }
@@ -91,6 +95,8 @@ class ExtensionHost:
         for error in self._discovery.errors:
             self._emit(ExtState(extension=error.extension, state="failed", error=str(error)))
             self._emit(ExtNotify(extension=error.extension, level="error", message=str(error)))
+        for located in self._discovery.untrusted:
+            self._emit(ExtState(extension=located.name, state="untrusted"))
         for extension in self._extensions.values():
             self._emit(ExtState(extension=extension.name, state="starting"))
             self._tasks.create_task(extension.live(), name=f"extension {extension.name}")
@@ -213,6 +219,7 @@ class ExtensionHost:
         rows = [self._row(located) for located in found.found]
         rows += [self._row(located, "disabled") for located in found.disabled]
         rows += [self._row(located, "shadowed") for located in found.shadowed]
+        rows += [self._row(located, "untrusted") for located in found.untrusted]
         return rows + [self._broken(error) for error in found.errors]
 
     def _row(self, located: Located, state: ExtensionState = "ready") -> ExtensionInfo:

@@ -20,6 +20,7 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "invalid_request": ErrorKind(-32600, "it is JSON and no request"),
     "method_not_found": ErrorKind(-32601, "there is no such method; `initialize` lists those there are"),
     "invalid_params": ErrorKind(-32602, "the message names the JSON path of the member that is wrong"),
+    "unsupported": ErrorKind(-32602, "the member belongs to a later version and would be without effect"),
     "internal": ErrorKind(-32603, "a fault of the daemon; the message never holds an exception's text"),
     "not_initialized": ErrorKind(-32002, "`initialize` must succeed first"),
     "overloaded": ErrorKind(-32001, "too many requests in flight; try again after `retry_after_ms`"),
@@ -48,10 +49,10 @@ OF_EVERY_METHOD = (
 METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "initialize": ("auth", "protocol_version"),
     "ping": (),
-    "session/new": ("provider_auth",),
+    "session/new": ("unsupported",),
     "session/state": ("session_not_found",),
     "session/messages": ("session_not_found",),
-    "turn/start": ("session_not_found", "busy"),
+    "turn/start": ("session_not_found", "busy", "provider_auth", "unsupported"),
     "turn/wait": ("session_not_found", "turn_not_found"),
     "turn/abort": ("session_not_found",),
 }

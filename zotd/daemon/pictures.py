@@ -1,0 +1,28 @@
+"""Owns the check of pictures that clients send with a prompt."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+from zotd.protocol.content import Image
+
+
+def pictures(rows: Any) -> list[Image]:
+    """The `images` of a prompt, `[{mime_type, data}]`. Raises ValueError naming the entry that is wrong."""
+    if not isinstance(rows, list):
+        raise ValueError(f"images must be an array, got {type(rows).__name__}")
+    return [_picture(f"images[{index}]", row) for index, row in enumerate(rows)]
+
+
+def _picture(where: str, row: Any) -> Image:
+    mime, data = (row.get("mime_type"), row.get("data")) if isinstance(row, dict) else (None, None)
+    if not isinstance(mime, str) or not isinstance(data, str):
+        raise ValueError(f"{where} must be {{mime_type, data}} with strings")
+    if not mime.startswith("image/"):
+        raise ValueError(f"{where}.mime_type must be a picture's, such as image/png, got {mime!r}")
+    try:
+        b64decode(data, validate=True)
+    except ValueError:
+        raise ValueError(f"{where}.data is not base64") from None
+    return Image(mime_type=mime, data=data)
