@@ -286,7 +286,7 @@ def test_a_failed_turn_says_why(machine: Machine) -> None:
 def test_without_credentials_the_error_says_so_and_the_connection_lives_on(machine: Machine) -> None:
     client = machine.rpc("--model", "gpt-5")
     client.greet()
-    error = client.error("session/new")
+    error = client.error("turn/start", session_id=client.session(), text="hi")
     assert error["data"]["kind"] == "provider_auth"
     assert "OPENAI_API_KEY" in error["message"]
     assert client.session(provider="scripted")
