@@ -68,7 +68,6 @@ def test_a_session_refuses_members_that_would_be_without_effect(
 @pytest.mark.parametrize(
     ("member", "value"),
     [("key", "k"), ("dirty_files", ["a.txt"]), ("context", [{"type": "text", "text": "x"}])],
-    [("key", "k"), ("dirty_files", ["a.txt"]), ("context", [{"type": "text", "text": "x"}])],
 )
 def test_a_turn_refuses_members_that_would_be_without_effect(
     machine: Machine, member: str, value: Any
