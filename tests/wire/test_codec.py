@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from zotd.protocol.frames import (
     FROM_EXTENSION,
     CommandResponse,
-    FromExtension,
     Notify,
     PanelSpec,
     RegisterTool,
 )
-from zotd.wire.codec import BadField, Malformed, UnknownType, decode, decode_frame, encode, registry, to_wire
+from zotd.wire.codec import BadField, Malformed, UnknownType, decode, decode_frame, encode, to_wire
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -87,10 +86,6 @@ def test_structs_are_written_with_their_tag() -> None:
 def test_what_has_no_place_in_json_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="not JSON serializable: object"):
         encode({"thing": object()})
-
-
-def test_the_registry_of_a_union_has_every_tag() -> None:
-    assert registry(FromExtension) == FROM_EXTENSION
 
 
 def test_null_members_count_as_absent_but_null_stays_data_inside_other_objects() -> None:

@@ -1,5 +1,6 @@
 """The life of an extension, told by its bytes."""
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -245,3 +246,9 @@ def test_any_bytes_at_the_start_greet_or_fail_or_wait(parts: list[bytes], size: 
         assert all(isinstance(item, Remark) for item in out)
     else:
         assert isinstance(out[-1], Greeted if link.state is State.GREETED else Failed)
+
+
+def test_the_picture_in_the_docs_is_the_table() -> None:
+    page = Path("docs/extension-life.md")
+    text = (Path(__file__).parents[2] / page).read_text("utf-8")
+    assert diagram().strip() in text, f"{page} is stale: print diagram() into it"

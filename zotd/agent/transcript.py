@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from zotd.agent.ports import ProviderEvent
-from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, Usage
 from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseStart
 
 
@@ -93,30 +93,3 @@ def _tool_call(call_id: str, name: str, raw: str) -> ToolCall:
     if isinstance(args, dict):
         return ToolCall(id=call_id, name=name, args=args)
     return ToolCall(id=call_id, name=name, args={}, raw_args=raw)
-
-
-def repaired(messages: Sequence[Message]) -> list[Message]:
-    """The same messages, with an error result for each call that was never answered.
-
-    A program that dies in mid-call leaves such a call behind, and every provider refuses it.
-    """
-    whole: list[Message] = []
-    for index, message in enumerate(messages):
-        whole.append(message)
-        calls = [block for block in message.content if isinstance(block, ToolCall)]
-        if not calls:
-            continue
-        following = messages[index + 1] if index + 1 < len(messages) else None
-        answered = (
-            {block.call_id for block in following.content if isinstance(block, ToolResult)}
-            if following is not None and following.role == "tool"
-            else set()
-        )
-        missing: list[Block] = [
-            ToolResult(call_id=call.id, is_error=True, content=[Text("interrupted: no result was recorded")])
-            for call in calls
-            if call.id not in answered
-        ]
-        if missing:
-            whole.append(Message(role="tool", content=missing, time=message.time))
-    return whole

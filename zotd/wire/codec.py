@@ -7,7 +7,7 @@ names) and never lets a raw U+2028 or U+2029 out, which some readers take for li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -90,11 +90,6 @@ def to_wire(struct: Any) -> Any:
     import msgspec
 
     return msgspec.to_builtins(struct)
-
-
-def registry(union: Any) -> dict[str, type]:
-    """Maps the tag of each struct in a union to the struct, for `decode_frame`."""
-    return {member.__struct_config__.tag: member for member in get_args(union)}
 
 
 def decode_frame(payload: bytes, frames: Mapping[str, type]) -> Any:
