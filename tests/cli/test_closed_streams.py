@@ -89,3 +89,25 @@ def test_a_reader_that_leaves_ends_a_run_in_the_middle_of_a_tool(machine: Machin
         run.stdout.readline()
         run.stdout.close()
         assert run.wait(20) == 1
+
+
+def test_an_answer_that_cannot_be_stored_is_a_failure_that_says_why(machine: Machine) -> None:
+    command = f"ulimit -f 0; exec {shlex.quote(str(machine.program))} -p --provider scripted hi > answer"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=machine.cwd,
+        env=machine.env,
+        timeout=LONG,
+    )
+    assert done.returncode == 1
+    assert b"standard output: File too large" in done.stderr
+
+
+def test_an_answer_that_misses_its_schema_is_not_printed(machine: Machine) -> None:
+    schema = machine.root / "schema.json"
+    schema.write_text('{"type": "integer"}')
+    done = _shell(machine, f"-p --provider scripted --output-schema {shlex.quote(str(schema))} hi")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"does not fit the schema" in done.stderr

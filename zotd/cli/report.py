@@ -44,7 +44,8 @@ class TextReporter:
         return
 
     def result(self, outcome: Outcome, session_id: str, code: int, started: float) -> None:
-        if outcome.stop in ("end_turn", "length") and outcome.text not in self._shown:
+        answered = outcome.stop in ("end_turn", "length") and not outcome.error
+        if answered and outcome.text not in self._shown:
             self._write(outcome.text)
         if outcome.stop == "length":
             note("the answer was cut at the model's length limit")

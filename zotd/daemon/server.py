@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select
 import socket
@@ -92,7 +93,9 @@ class FileOutlet:
                 view = view[os.write(self._fd, view) :]
             except BlockingIOError:
                 select.select([], [self._fd], [])
-            except OSError:
+            except OSError as problem:
+                if problem.errno not in (errno.EPIPE, errno.EBADF):  # a reader that left is no fault
+                    sys.stderr.write(f"zotd: standard output: {problem.strerror}\n")
                 self._broken = True
                 self._lost()
 
