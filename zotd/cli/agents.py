@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from zotd.base.limits import Limits
 from zotd.cli.flags import Flags
-from zotd.daemon.spec import SessionSpec
 
 if TYPE_CHECKING:
-    from zotd.daemon.session import Session
     from zotd.daemon.sessions import Sessions
 
 
@@ -36,9 +34,6 @@ class Agents:
             )
             self._sessions = Sessions(self._limits, self._tasks, providers)
         return self._sessions
-
-    def open(self, spec: SessionSpec) -> Session:
-        return self.sessions.open(spec)
 
     async def close(self) -> None:
         if self._sessions is not None:

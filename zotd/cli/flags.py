@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from zotd import __version__
+from zotd.base.reasoning import SAME
 
 TYPE_CHECKING = False  # what `typing` would say, without its three milliseconds
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
 MODES = ("print", "json", "rpc")
-_LEVELS = {"off": "", "minimal": "minimum", "maximum": "max"}
 
 LATER = {
     "-c": "saved sessions",
@@ -133,7 +133,7 @@ def _settled(known: argparse.Namespace) -> Flags:
         base_url=known.base_url,
         cwd=known.cwd,
         script=known.script,
-        reasoning=_LEVELS.get(known.reasoning, known.reasoning),
+        reasoning=SAME.get(known.reasoning, known.reasoning),
         tools=() if known.no_tools else known.tools,
         system_prompt=known.system_prompt,
         append_system_prompt=tuple(known.append_system_prompt),

@@ -49,7 +49,7 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
     async with asyncio.TaskGroup() as tasks:
         agents = Agents(flags, limits, tasks)
         try:
-            session = agents.open(spec)
+            session = agents.sessions.open(spec)
         except (BadChoice, NoCredentials, ProviderError) as wrong:
             return _complain(str(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
         run = Run(session, flags.timeout, schema)

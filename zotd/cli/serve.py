@@ -141,7 +141,7 @@ class Server:
         ]
 
     def open(self) -> Session:
-        return self.agents.open(self.spec)
+        return self.agents.sessions.open(self.spec)
 
     def start(self, session: Session) -> None:
         self.agents.sessions.start(session)

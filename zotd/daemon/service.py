@@ -13,6 +13,7 @@ import msgspec
 from zotd import __version__
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
+from zotd.base.reasoning import SAME
 from zotd.base.secret import Secret
 from zotd.daemon.pictures import pictures
 from zotd.daemon.session import Session
@@ -240,8 +241,7 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
     if params.api_key is not None:
         given["api_key"] = Secret(params.api_key)
     if params.reasoning is not None:
-        levels = {"off": "", "minimal": "minimum", "maximum": "max"}
-        given["reasoning"] = levels.get(params.reasoning, params.reasoning)
+        given["reasoning"] = SAME.get(params.reasoning, params.reasoning)
     if params.append_system_prompt is not None:
         given["append_system_prompt"] = tuple(params.append_system_prompt)
     if params.tools is not None:

@@ -316,7 +316,7 @@ class Session:
     def _command_ended(self, task: asyncio.Task[None], turn: Turn, invocation: Invocation | None) -> None:
         self._commands.discard(task)
         if task.cancelled():  # before its first step: whoever waits for it has to be told
-            extension, name = (invocation.extension, invocation.name) if invocation else ("", "clear")
+            extension, name = (invocation.extension, invocation.name) if invocation else ("zotd", "clear")
             self._show(turn, CommandAnswer(extension, name, "noop", "", "aborted"))
 
     async def _command(self, turn: Turn, invocation: Invocation | None) -> None:

@@ -13,15 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
+from zotd.base.reasoning import LEVELS, SAME
 from zotd.daemon.connection import Connection
 from zotd.wire import dialect
 from zotd.wire.dialect import Command, Refusal
 
 if TYPE_CHECKING:
     from zotd.daemon.session import Client, Session
-
-LEVELS = ("off", "minimum", "low", "medium", "high", "xhigh", "max")
-"""What `set_reasoning` takes."""
 
 _LIGHT = frozenset({"ping", "hello", "get_models"})
 """Commands that are answered without the agent."""
@@ -271,7 +269,7 @@ class ZotFront:
         if level not in ("", *LEVELS):
             self._refuse(command, f"reasoning must be one of {', '.join(LEVELS)}, got {level!r}")
             return
-        session.model = replace(session.model, reasoning="" if level == "off" else level)
+        session.model = replace(session.model, reasoning=SAME.get(level, level))
         self._reply(command, {"reasoning": session.model.reasoning})
 
     async def _get_commands(self, command: Command, session: Session) -> None:
