@@ -10,6 +10,7 @@ import pytest
 
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import Finish, ModelRequest, ProviderError, ProviderEvent, ToolFailed, ToolOutcome
+from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.protocol.content import Message, StopReason, Text, ToolCall, ToolResult, Usage
 from zotd.protocol.events import Event, TextDelta, ToolUseArgs, ToolUseEnd, ToolUseStart
@@ -95,7 +96,7 @@ async def run(
     at: Callable[[Event, asyncio.Task[Outcome]], None] | None = None,
 ) -> tuple[Outcome, Transcript]:
     transcript = Transcript(lambda: "2026-11-30T00:00:00.000Z")
-    loop = Loop(transcript, {"echo": Echo()}, sink, max_steps)
+    loop = Loop(transcript, Toolbox({"echo": Echo()}), sink, max_steps)
     task = asyncio.create_task(loop.run("turn", [Text("go")], Model(provider, "m")))
     if at is not None:
         sink.at = lambda event: at(event, task)

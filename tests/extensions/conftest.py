@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
+from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.extensions.discovery import discover
-from zotd.extensions.host import CommandAnswer, ExtensionHost
-from zotd.protocol.events import Event
+from zotd.extensions.extension import Surroundings
+from zotd.extensions.host import CommandAnswer, ExtensionHost, Invocation
+from zotd.protocol.events import Event, ExtNotify
 
 HERE = Path(__file__).parent
 HELLO_PY = HERE / "hello-py"
@@ -66,6 +68,10 @@ class World:
         self.env = {"PATH": os.environ["PATH"], "GREETING": "good day"}
         self.explicit: list[Path] = []
         self.events: list[Event] = []
+        self.capabilities: set[str] = set()
+        self.prompts: list[tuple[str, str]] = []
+        self.runs: list[Invocation] = []
+        self.toolbox = Toolbox({})
         self._more = asyncio.Event()
 
     def add(self, mode: str, folder: str = "", /, **manifest: Any) -> Path:
@@ -82,22 +88,38 @@ class World:
         return (self.home / "logs" / f"ext-{name}.log").read_text()
 
     def host(self, tasks: asyncio.TaskGroup, limits: Limits = SHORT) -> ExtensionHost:
+        around = Surroundings(self.home, self.cwd, self.env, "scripted", "scripted-1", "s-1")
         return ExtensionHost(
-            discover(self.cwd, self.home, self.explicit),
-            home=self.home,
-            cwd=self.cwd,
-            env=self.env,
-            provider="scripted",
-            model="scripted-1",
-            session_id="s-1",
+            lambda: discover(self.cwd, self.home, self.explicit),
+            around,
+            surface=self,
+            toolbox=self.toolbox,
             limits=limits,
-            emit=self._emit,
-            drained=self._drained,
             tasks=tasks,
         )
 
-    async def _drained(self) -> None:
+    # Surface: what a session is to its extensions
+
+    def publish(self, event: Event) -> None:
+        self.events.append(event)
+        self._more.set()
+
+    async def drained(self) -> None:
         """The test reads at once."""
+
+    def can(self, capability: str) -> bool:
+        return capability in self.capabilities
+
+    def prompt(self, text: str, extension: str) -> None:
+        self.prompts.append((extension, text))
+        self._more.set()
+
+    def run(self, invocation: Invocation) -> None:
+        self.runs.append(invocation)
+        self._more.set()
+
+    def failed(self, extension: str, message: str) -> None:
+        self.publish(ExtNotify(extension=extension, level="error", message=message))
 
     @asynccontextmanager
     async def running(self, **limits: Any) -> AsyncIterator[ExtensionHost]:
@@ -121,10 +143,6 @@ class World:
 
     def seen(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
-
-    def _emit(self, event: Event) -> None:
-        self.events.append(event)
-        self._more.set()
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ tool_result of each tool; one done at the end, whatever happened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
-from zotd.agent.ports import Finish, ModelRequest, Provider, ProviderError, Tool, ToolFailed, ToolOutcome
+from zotd.agent.ports import Finish, Hooks, ModelRequest, Provider, ProviderError, ToolFailed, ToolOutcome
+from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Draft, Transcript
 from zotd.protocol.content import Block, ContextUse, StopReason, Text, ToolCall, ToolResult, Usage
 from zotd.protocol.events import (
@@ -67,11 +68,12 @@ class Outcome:
 
 
 class Loop:
-    """Runs turns against one transcript, one at a time."""
+    """Runs turns against one transcript, one at a time. `hooks` may stop or change what it is about to do."""
 
-    def __init__(self, transcript: Transcript, tools: Mapping[str, Tool], sink: Sink, max_steps: int) -> None:
+    def __init__(self, transcript: Transcript, tools: Toolbox, sink: Sink, max_steps: int) -> None:
         self.transcript = transcript
         self.tools = tools
+        self.hooks: Hooks | None = None
         self._sink = sink
         self._max_steps = max_steps
 
@@ -135,7 +137,7 @@ class Loop:
             model=model.id,
             system=model.system,
             messages=tuple(self.transcript.messages),
-            tools=tuple(self.tools.values()) if model.tools else (),
+            tools=self.tools.offered() if model.tools else (),
             reasoning=model.reasoning,
         )
         try:
@@ -182,7 +184,9 @@ class Loop:
             return _refused(f"arguments must be one JSON object; got: {call.raw_args[:200]}")
         tool = self.tools.get(call.name)
         if tool is None:
-            return _refused(f"no tool is named {call.name!r}; there are: {', '.join(self.tools) or 'none'}")
+            return _refused(
+                f"no tool is named {call.name!r}; there are: {', '.join(self.tools.names()) or 'none'}"
+            )
         try:
             return await tool.run(call, self._progress(call.id))
         except ToolFailed as failure:

@@ -12,11 +12,15 @@ from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseE
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool hands back: blocks for the model, and `details` (JSON values) for front ends."""
+    """What a tool hands back: blocks for the model, and `details` (JSON values) for front ends.
+
+    activate: names of deferred tools that the model is told about from now on.
+    """
 
     content: list[Text | Image]
     is_error: bool = False
     details: dict[str, Any] = field(default_factory=dict)
+    activate: tuple[str, ...] = ()
 
 
 class ToolFailed(Exception):
@@ -88,3 +92,45 @@ class ProviderError(Exception):
         self.kind = kind
         self.hint = hint
         self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Go on. `args` are those of a tool call as they are to be used, `text` a message as it is to be shown;
+    whichever was judged is set. `by` names who changed it, in order; empty when nobody did.
+    """
+
+    args: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Do not. `reason` is for the model (a tool call) or the user; `by` is who says so."""
+
+    reason: str
+    by: str
+
+
+Verdict: TypeAlias = Allowed | Refused
+
+
+class Hooks(Protocol):
+    """Who may stop or change what the loop is about to do. Each answers within a bound of its own."""
+
+    def withholding(self) -> list[str]:
+        """Who has to approve the next assistant message before a character of it is shown."""
+        ...
+
+    async def turn_start(self, step: int) -> Verdict:
+        """Before the model is called for step `step`, from 1."""
+        ...
+
+    async def tool_call(self, call: ToolCall) -> Verdict:
+        """Before a tool runs."""
+        ...
+
+    async def assistant_message(self, text: str) -> Verdict:
+        """Before a message with this text, which is not empty, is shown."""
+        ...

@@ -24,6 +24,7 @@ class TextReporter:
     """The answer on standard output; notes of extensions and errors on standard error."""
 
     full = False
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
@@ -64,6 +65,8 @@ class TextReporter:
 
 class JsonReporter:
     """Every event as a JSON line, `result` last."""
+
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet

@@ -43,6 +43,7 @@ class RpcFront:
         self.spec = spec
         self.token = token
         self.initialized = False
+        self.capabilities: frozenset[str] = frozenset()
         self._over = False
         self.name = "client"
         self._private = private

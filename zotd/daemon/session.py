@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import Tool
+from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
@@ -35,8 +36,13 @@ from zotd.wire.codec import to_wire
 
 
 class Client(Protocol):
-    """A front end that sees a session. All clients share the dict given to `deliver`: it is not changed."""
+    """A front end that sees a session. All clients share the dict given to `deliver`: it is not changed.
 
+    capabilities: what it can show or do for extensions: `panels`, `insert`, `submit`.
+    """
+
+    @property
+    def capabilities(self) -> frozenset[str]: ...
     @property
     def full(self) -> bool: ...
     def deliver(self, event: dict[str, Any]) -> None: ...
@@ -103,7 +109,8 @@ class Session:
         self.active: Turn | None = None
         self.queue: deque[Turn] = deque()
         self.next_seq = 1
-        self._loop = Loop(self.transcript, tools, self, max_steps)
+        self.toolbox = Toolbox(tools)
+        self._loop = Loop(self.transcript, self.toolbox, self, max_steps)
         self._tasks = tasks
         self._running: asyncio.Task[Outcome] | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -128,6 +135,27 @@ class Session:
         self._fold(event, wire)
         for client in self.clients:
             client.deliver(wire)
+        if self.host is not None:
+            self.host.interception.observe(event)
+
+    def connect(self, host: ExtensionHost) -> None:
+        """These are its extensions: from now on they observe it and have their say."""
+        self.host = host
+        self._loop.hooks = host.interception
+
+    def can(self, capability: str) -> bool:
+        return any(capability in client.capabilities for client in self.clients)
+
+    def prompt(self, text: str, extension: str) -> None:
+        turn = self._turn([Text(text)], f"extension:{extension}", lambda: None)
+        self.queue.append(turn)
+        self._release(turn)
+
+    def run(self, invocation: Invocation) -> None:
+        self.run_command(invocation).begin()
+
+    def failed(self, extension: str, message: str) -> None:
+        self.publish(ExtNotify(extension=extension, level="error", message=message))
 
     @property
     def full(self) -> bool:

@@ -15,6 +15,7 @@ from zotd.base.paths import zot_home
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.extensions.discovery import discover
+from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import ExtensionHost
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
@@ -66,23 +67,17 @@ class Sessions:
         """Begin loading the session's extensions, once whoever wants their notes is attached."""
         _, spec, _ = self._open[session.id]
         home = zot_home(spec.environ)
-        found = discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted)
-        if not found:
-            return
-        session.host = ExtensionHost(
-            found,
-            home=home,
-            cwd=spec.cwd,
-            env=spec.environ,
-            provider=session.provider,
-            model=session.model.id,
-            session_id=session.id,
+        around = Surroundings(home, spec.cwd, spec.environ, session.provider, session.model.id, session.id)
+        host = ExtensionHost(
+            lambda: discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted),
+            around,
+            surface=session,
+            toolbox=session.toolbox,
             limits=self._limits,
-            emit=session.publish,
-            drained=session.drained,
             tasks=self._tasks,
         )
-        session.loading = self._tasks.create_task(session.host.start(), name=f"extensions of {session.id}")
+        session.connect(host)
+        session.loading = self._tasks.create_task(host.start(), name=f"extensions of {session.id}")
 
     def get(self, session_id: str) -> Session | None:
         entry = self._open.get(session_id)

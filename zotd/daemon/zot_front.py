@@ -47,6 +47,7 @@ class ZotFront:
     def __init__(self, connection: Connection, desk: Desk) -> None:
         self._connection = connection
         self._desk = desk
+        self.capabilities: frozenset[str] = frozenset()
         self._session: Session | None = None
         self._inbox: deque[Command | Refusal] = deque()
         self._pump: asyncio.Task[None] | None = None

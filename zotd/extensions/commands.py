@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from zotd.protocol.frames import CommandResponse, PanelSpec
+
+Action: TypeAlias = Literal["prompt", "insert", "display", "open_panel", "noop"]
 
 BUILT_IN = frozenset(
     {
@@ -30,6 +35,47 @@ class Invocation:
     extension: str
     name: str
     args: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """What became of a command. The session shows it; nothing was emitted for it yet.
+
+    text: the prompt, the text to insert or to display, or the lines of the panel; empty for `noop`.
+    error: for the user, whatever the action.
+    """
+
+    extension: str
+    name: str
+    action: Action
+    text: str
+    error: str | None
+    panel: PanelSpec | None = None
+
+
+def answer_of(extension: str, name: str, response: CommandResponse) -> CommandAnswer:
+    """Read an extension's answer to `/name`; an action that does not exist is an error of the command."""
+    panel = response.open_panel
+    texts: dict[Action, str] = {
+        "prompt": response.prompt,
+        "insert": response.insert,
+        "display": response.display,
+        "open_panel": "\n".join(panel.lines) if panel else "",
+        "noop": "",
+    }
+    action = next((known for known in texts if known == (response.action or "noop")), None)
+    if action is None:
+        wrong = f"command /{name} of extension {extension} answered with {response.action!r}"
+        error = f"{wrong}; expected one of: {', '.join(texts)}"
+        return CommandAnswer(extension, name, "noop", "", response.error or error)
+    return CommandAnswer(
+        extension,
+        name,
+        action,
+        texts[action],
+        response.error or None,
+        panel if action == "open_panel" else None,
+    )
 
 
 class Commands:

@@ -3,88 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable
+from typing import get_args
 
+from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.base.paths import extension_log
 from zotd.extensions.asking import AskFailed, ExtensionGone
-from zotd.extensions.commands import CommandInfo, Commands, Invocation
+from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of
 from zotd.extensions.discovery import Discovery, LoadError, Located
 from zotd.extensions.extension import Extension, Surroundings
-from zotd.protocol.events import Event, ExtClearNotes, ExtNotify, ExtRegistered, ExtState
+from zotd.extensions.intercept import Interception
+from zotd.extensions.panels import Panels
+from zotd.extensions.surface import Surface
+from zotd.extensions.tools import Tools
+from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
 from zotd.protocol.frames import (
     ClearNotes,
     CommandInvoked,
     CommandResponse,
     FromExtension,
     Notify,
+    OpenPanel,
     PanelClose,
-    PanelSpec,
+    PanelRender,
     RegisterCommand,
+    RegisterTool,
+    Submit,
+    SubmitSlash,
+    Subscribe,
 )
 from zotd.protocol.session import ExtensionInfo, ExtensionState, NoteLevel
 
 __all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation"]
 
-Action: TypeAlias = Literal["prompt", "insert", "display", "open_panel", "noop"]
 LEVELS: frozenset[str] = frozenset(get_args(NoteLevel))
 
 
-@dataclass(frozen=True, slots=True)
-class CommandAnswer:
-    """What became of a command. The session shows it; nothing was emitted for it yet.
-
-    text: the prompt, the text to insert or to display, or the lines of the panel; empty for `noop`.
-    error: for the user, whatever the action.
-    """
-
-    extension: str
-    name: str
-    action: Action
-    text: str
-    error: str | None
-    panel: PanelSpec | None = None
-
-
 class ExtensionHost:
-    """The extensions of a session. Everything that runs belongs to `tasks`; events leave through `emit`."""
+    """The extensions of a session. Everything that runs belongs to `tasks`."""
 
     def __init__(
         self,
-        discovery: Discovery,
+        discover: Callable[[], Discovery],
+        around: Surroundings,
         *,
-        home: Path,
-        cwd: Path,
-        env: Mapping[str, str],
-        provider: str,
-        model: str,
-        session_id: str,
+        surface: Surface,
+        toolbox: Toolbox,
         limits: Limits,
-        emit: Callable[[Event], None],
-        drained: Callable[[], Awaitable[None]],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """env: what extensions get, before ours is added. provider, model: told in the handshake.
+        """discover: reads the manifests, at the start and at each reload. around: what extensions are told.
 
-        drained: awaited between two reads from an extension, while whoever sees the events is behind.
+        surface: the session. toolbox: where the tools of extensions are offered.
         """
-        self._discovery = discovery
-        self._home = home
+        self._discover = discover
+        self._around = around
+        self._surface = surface
         self._limits = limits
-        self._emit = emit
         self._tasks = tasks
         self._commands = Commands()
+        self._tools = Tools(toolbox, surface, limits)
+        self.panels = Panels(surface)
+        self.interception = Interception(surface, limits)
+        self._discovery = Discovery()
+        self._extensions: dict[str, Extension] = {}
         self._together = True
-        self._early: dict[str, list[RegisterCommand]] = {}
-        around = Surroundings(home, cwd, env, provider, model, session_id)
-        self._extensions = {
-            located.name: Extension(located, around, limits, self._hear, self._changed, drained)
-            for located in discovery.found
-            if located.manifest.exec
-        }
+        self._early: dict[str, list[RegisterCommand | RegisterTool]] = {}
 
     # Life
 
@@ -92,13 +77,21 @@ class ExtensionHost:
         """Start all at once; return when each is ready or has failed, at the latest after the time they
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
-        for error in self._discovery.errors:
-            self._emit(ExtState(extension=error.extension, state="failed", error=str(error)))
-            self._emit(ExtNotify(extension=error.extension, level="error", message=str(error)))
-        for located in self._discovery.untrusted:
-            self._emit(ExtState(extension=located.name, state="untrusted"))
+        self._discovery = found = self._discover()
+        self._extensions = {
+            located.name: Extension(
+                located, self._around, self._limits, self._hear, self._changed, self._surface.drained
+            )
+            for located in found.found
+            if located.manifest.exec
+        }
+        for error in found.errors:
+            self._surface.publish(ExtState(extension=error.extension, state="failed", error=str(error)))
+            self._surface.failed(error.extension, str(error))
+        for located in found.untrusted:
+            self._surface.publish(ExtState(extension=located.name, state="untrusted"))
         for extension in self._extensions.values():
-            self._emit(ExtState(extension=extension.name, state="starting"))
+            self._surface.publish(ExtState(extension=extension.name, state="starting"))
             self._tasks.create_task(extension.live(), name=f"extension {extension.name}")
         try:
             async with asyncio.timeout(self._limits.ready_together_s):
@@ -111,7 +104,7 @@ class ExtensionHost:
             for frame in self._early.pop(extension.name, ()):
                 self._register(extension, frame)
             if extension.settled.is_set():
-                self._announce(extension)
+                self._join(extension)
 
     async def stop(self) -> None:
         """Stop all together: `shutdown` and the end of input, then SIGTERM, then SIGKILL."""
@@ -140,35 +133,10 @@ class ExtensionHost:
             response = await extension.ask(question, self._limits.command_s, CommandResponse)
         except AskFailed as failure:
             return CommandAnswer(whose, name, "noop", "", str(failure))
-        return self._read(extension, name, response)
-
-    def _read(self, extension: Extension, name: str, response: CommandResponse) -> CommandAnswer:
-        panel = response.open_panel
-        texts: dict[Action, str] = {
-            "prompt": response.prompt,
-            "insert": response.insert,
-            "display": response.display,
-            "open_panel": "\n".join(panel.lines) if panel else "",
-            "noop": "",
-        }
-        action = next((known for known in texts if known == (response.action or "noop")), None)
-        if action is None:
-            wrong = f"command /{name} of extension {extension.name} answered with {response.action!r}"
-            error = f"{wrong}; expected one of: {', '.join(texts)}"
-            return CommandAnswer(extension.name, name, "noop", "", response.error or error)
-        text = texts[action]
-        if action != "open_panel":
-            return CommandAnswer(extension.name, name, action, text, response.error or None)
-        if panel is not None and not response.error:
-            self._refuse_panel(extension, panel)
-        return CommandAnswer(extension.name, name, action, text, response.error or None, panel)
-
-    def _refuse_panel(self, extension: Extension, panel: PanelSpec) -> None:
-        extension.remark(f"panel {panel.id!r} was closed: this version shows its lines once and no panels")
-        try:
-            extension.send(PanelClose(panel_id=panel.id))
-        except AskFailed as failure:
-            extension.remark(f"panel_close was not sent: {failure}")
+        answer = answer_of(whose, name, response)
+        if answer.panel is not None and not answer.error:
+            self.panels.open(extension, answer.panel)
+        return answer
 
     # What extensions say
 
@@ -176,40 +144,89 @@ class ExtensionHost:
         match frame:
             case Notify(message=message, level=level):
                 known: NoteLevel = level if level in LEVELS else "info"  # type: ignore[assignment]
-                self._emit(ExtNotify(extension=extension.name, level=known, message=message))
+                self._surface.publish(ExtNotify(extension=extension.name, level=known, message=message))
             case ClearNotes():
-                self._emit(ExtClearNotes(extension=extension.name))
-            case RegisterCommand() if self._together:
+                self._surface.publish(ExtClearNotes(extension=extension.name))
+            case RegisterCommand() | RegisterTool() if self._together:
                 self._early.setdefault(extension.name, []).append(frame)
-            case RegisterCommand():
+            case RegisterCommand() | RegisterTool():
                 self._register(extension, frame)
                 if extension.settled.is_set():
                     self._announce(extension)
+            case Subscribe():
+                self.interception.subscribe(extension, frame)
+            case OpenPanel(panel=panel):
+                self.panels.open(extension, panel)
+            case PanelRender():
+                self.panels.render(extension, frame)
+            case PanelClose(panel_id=panel_id):
+                self.panels.close(extension, panel_id)
+            case Submit(text=text):
+                self._submit(extension, text)
+            case SubmitSlash(text=text):
+                self._submit_slash(extension, text)
             case _:
-                extension.remark(f"{frame.__struct_config__.tag} is not handled by this version of zotd")
+                extension.remark(f"{frame.__struct_config__.tag} means nothing at this point: ignored")
 
-    def _register(self, extension: Extension, frame: RegisterCommand) -> None:
+    def _submit(self, extension: Extension, text: str) -> None:
+        if not text.strip():
+            return
+        if self._surface.can("submit"):
+            self._surface.prompt(text, extension.name)
+        else:
+            extension.remark("submit was ignored: no attached client takes prompts of extensions")
+
+    def _submit_slash(self, extension: Extension, text: str) -> None:
+        invocation = self.find(text) if text.startswith("/") else None
+        if invocation is None:
+            extension.remark(
+                f"submit_slash was dropped: {text!r} is no registered command; expected /name args"
+            )
+        elif invocation.extension == extension.name or self._surface.can("submit"):
+            self._surface.run(invocation)
+        else:
+            extension.remark(f"submit_slash {text!r} was ignored: no attached client takes it")
+
+    def _register(self, extension: Extension, frame: RegisterCommand | RegisterTool) -> None:
         if extension.gone:
             return
-        if refused := self._commands.claim(frame.name, frame.description, extension.name):
+        if isinstance(frame, RegisterTool):
+            refused = self._tools.claim(extension, frame)
+        else:
+            refused = self._commands.claim(frame.name, frame.description, extension.name)
+        if refused:
             extension.remark(refused)
+
+    def _join(self, extension: Extension) -> None:
+        """It is ready and its names were given out: the session has begun for it."""
+        if not extension.gone:
+            self._announce(extension)
+            self.interception.started(extension)
 
     def _announce(self, extension: Extension) -> None:
         if not extension.gone:
-            commands = self._commands.of(extension.name)
-            self._emit(ExtRegistered(extension=extension.name, commands=commands, tools=[]))
+            name = extension.name
+            offers = ExtRegistered(
+                extension=name, commands=self._commands.of(name), tools=self._tools.of(name)
+            )
+            self._surface.publish(offers)
 
     def _changed(self, extension: Extension) -> None:
         """It became ready, failed or stopped."""
-        self._emit(ExtState(extension=extension.name, state=extension.state, error=extension.error))
+        self._surface.publish(
+            ExtState(extension=extension.name, state=extension.state, error=extension.error)
+        )
         if not extension.gone:
             if not self._together:
-                self._announce(extension)
+                self._join(extension)
             return
-        if self._commands.release(extension.name):
-            self._emit(ExtRegistered(extension=extension.name, commands=[], tools=[]))
+        self.panels.release(extension)
+        self.interception.release(extension)
+        had = [self._commands.release(extension.name), self._tools.release(extension)]
+        if any(had):
+            self._surface.publish(ExtRegistered(extension=extension.name, commands=[], tools=[]))
         if extension.error and not extension.settled.is_set():
-            self._emit(ExtNotify(extension=extension.name, level="error", message=extension.error))
+            self._surface.failed(extension.name, extension.error)
 
     # What there is
 
@@ -232,9 +249,9 @@ class ExtensionHost:
             scope=located.scope,
             state=running.state if running else state,
             error=running.error if running else None,
-            log_path=str(extension_log(self._home, located.name)),
+            log_path=str(extension_log(self._around.home, located.name)),
             commands=self._commands.of(located.name) if running else [],
-            tools=[],
+            tools=self._tools.of(located.name) if running else [],
         )
 
     def _broken(self, error: LoadError) -> ExtensionInfo:
@@ -245,7 +262,7 @@ class ExtensionHost:
             scope=error.scope,
             state="failed",
             error=str(error),
-            log_path=str(extension_log(self._home, error.extension)),
+            log_path=str(extension_log(self._around.home, error.extension)),
             commands=[],
             tools=[],
         )

@@ -80,12 +80,14 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
 Block: TypeAlias = Text | Image | Thinking | ToolCall | ToolResult
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, omit_defaults=True):
     """One row of a conversation.
 
     role: `user`, `assistant`, or `tool` for the results of one batch of calls.
-    content: its blocks.
+    content: its blocks, as the model knows them.
     time: when it was complete, RFC 3339 UTC.
+    meta: `shown`: the text that was shown instead of the text blocks, empty when none was.
+    added_tool_names: deferred tools that the model is told about from this row on.
 
     Example: {"role":"user","content":[{"type":"text","text":"hello"}],"time":"2026-11-30T03:43:15.576Z"}
     """
@@ -93,6 +95,8 @@ class Message(Struct, frozen=True):
     role: Role
     content: list[Block]
     time: str
+    meta: dict[str, str] = field(default_factory=dict)
+    added_tool_names: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:

@@ -1,0 +1,36 @@
+"""Owns what the extensions of a session need of it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from zotd.extensions.commands import Invocation
+from zotd.protocol.events import Event
+
+
+class Surface(Protocol):
+    """The session as its extensions see it."""
+
+    def publish(self, event: Event) -> None:
+        """Show something to whoever is attached."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait, within a bound, while whoever sees the events is behind."""
+        ...
+
+    def can(self, capability: str) -> bool:
+        """Whether an attached client declared a capability: `panels`, `insert`, `submit`."""
+        ...
+
+    def prompt(self, text: str, extension: str) -> None:
+        """Take a prompt of an extension, in turn with everybody else's."""
+        ...
+
+    def run(self, invocation: Invocation) -> None:
+        """Run a command now, as if somebody had typed it."""
+        ...
+
+    def failed(self, extension: str, message: str) -> None:
+        """Show a failure that stands until somebody clears the notes, however many prompts follow."""
+        ...
