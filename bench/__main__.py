@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.extensions import interception, note_latency, notes_per_second, start_ratio
 from bench.ways import FLOOR_ECHO, PING, PYTHON, ZOTD, clean_environment
 
 ENVIRONMENT = clean_environment()
@@ -23,6 +24,7 @@ STARTS = 30
 BATCHES, ROUND_TRIPS = 20, 200
 DELTAS, DELTA_RUNS = 100_000, 3
 DELTAS_PER_SECOND = 25_000
+NOTES_PER_SECOND = 100_000
 RPC = [ZOTD, "rpc", "--provider", "scripted"]
 ECHO = [PYTHON, FLOOR_ECHO]
 
@@ -132,6 +134,8 @@ def main() -> int:
         ("ping, round trip", zotd_trip, "bare echo, round trip", echo_trip, 2.0),
         ("zotd -p, to its exit", one_shot, "bare echo, from spawn", echo, 2.5),
     ]
+    ten, ten_bare = start_ratio()
+    rows.append(("10 extensions ready", ten, "10 bare pythons", ten_bare, 1.3))
     failed = False
     print(f"{'what':<22}{'ms':>9}   {'beside':<22}{'ms':>9}{'ratio':>8}{'at most':>9}")
     for name, seconds, beside, floor, bound in rows:
@@ -144,6 +148,19 @@ def main() -> int:
     rate = deltas_per_second()
     failed |= rate < DELTAS_PER_SECOND
     print(f"zotd --json: {rate:,.0f} deltas/s, at least {DELTAS_PER_SECOND:,}")
+    one, five = interception()
+    for name, seconds, bound in (
+        ("one interceptor, a tool call", one, 150e-6),
+        ("five interceptors, a tool call", five, 600e-6),
+        ("note to client", note_latency(), 150e-6),
+    ):
+        failed |= seconds > bound
+        print(
+            f"{name}: {seconds * 1e6:.0f} µs, at most {bound * 1e6:.0f}{'  OVER' if seconds > bound else ''}"
+        )
+    notes = notes_per_second()
+    failed |= notes < NOTES_PER_SECOND
+    print(f"notes to a client that reads: {notes:,.0f}/s, at least {NOTES_PER_SECOND:,}, none lost")
     return 1 if failed else 0
 
 
