@@ -168,15 +168,18 @@ class Loop:
     async def _run_tools(self, runnable: Sequence[ToolCall], calls: Sequence[ToolCall]) -> None:
         """Run a batch in order. Calls that are not reached still get a result: each needs one."""
         results: list[Block] = []
+        added: list[str] = []
         reason = "not run: the answer was cut at the model's length limit"
         try:
             for call in runnable:
                 reason = "aborted"
-                results.append(self._result(call, await self._outcome(call)))
+                outcome = await self._outcome(call)
+                added += self.tools.activate(outcome.activate)
+                results.append(self._result(call, outcome))
         finally:
             unreached = ToolOutcome([Text(reason)], is_error=True)
             results += [self._result(call, unreached) for call in calls[len(results) :]]
-            self.transcript.append("tool", results)
+            self.transcript.append("tool", results, added)
 
     async def _outcome(self, call: ToolCall) -> ToolOutcome:
         """A tool that fails in any way is an error result, so that the model can mend it."""
@@ -198,7 +201,9 @@ class Loop:
         return lambda text: self._sink.publish(ToolProgress(id=call_id, text=text))
 
     def _result(self, call: ToolCall, outcome: ToolOutcome) -> ToolResult:
-        details = {"tool": call.name, **outcome.details}
+        owner = self.tools.owner(call.name)
+        whose = {"extension": owner} if owner else {}
+        details = {**whose, "tool": call.name, **outcome.details}
         self._sink.publish(
             ToolResulted(id=call.id, is_error=outcome.is_error, content=outcome.content, details=details)
         )

@@ -8,33 +8,72 @@ from zotd.agent.ports import Tool
 
 
 class Toolbox:
-    """The tools of one session. A deferred tool is told to the model only once it was activated."""
+    """The tools of one session. A deferred tool is told to the model only once it was activated.
+
+    What was activated stays so for the session: also for a tool that registers later, or again.
+    """
 
     def __init__(self, builtin: Mapping[str, Tool]) -> None:
         self._tools: dict[str, Tool] = dict(builtin)
+        self._owners: dict[str, str] = {}
         self._deferred: set[str] = set()
+        self._activated: set[str] = set()
+        self._withdrawn: set[str] = set()
 
-    def add(self, tool: Tool, *, deferred: bool = False) -> None:
-        """Offer a tool, in place of one of the same name that was offered before."""
-        self._tools[tool.name] = tool
-        self._deferred.discard(tool.name)
+    def add(self, tool: Tool, *, owner: str = "", deferred: bool = False) -> None:
+        """Offer a tool, in place of one of the same name that was offered before.
+
+        owner: the extension it belongs to, which every result of the tool names; empty for a built-in one.
+        """
+        name = tool.name
+        self._tools[name] = tool
+        self._owners[name] = owner
+        self._withdrawn.discard(name)
+        self._deferred.discard(name)
         if deferred:
-            self._deferred.add(tool.name)
+            self._deferred.add(name)
+
+    def withdraw(self, name: str) -> None:
+        """Tell the model about it no more. A call still reaches it, so that it can say why it cannot run."""
+        self._withdrawn.add(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a tool, but not that it was activated."""
+        self._tools.pop(name, None)
+        self._owners.pop(name, None)
+        self._deferred.discard(name)
+        self._withdrawn.discard(name)
 
     def offered(self) -> tuple[Tool, ...]:
         """What the next request tells the model."""
-        return tuple(tool for name, tool in self._tools.items() if name not in self._deferred)
+        return tuple(
+            tool
+            for name, tool in self._tools.items()
+            if name not in self._withdrawn and not self.is_deferred(name)
+        )
 
     def get(self, name: str) -> Tool | None:
         """What a call of that name reaches."""
         return self._tools.get(name)
 
+    def owner(self, name: str) -> str:
+        """The extension that a tool belongs to; empty for a built-in or unknown one."""
+        return self._owners.get(name, "")
+
     def names(self) -> list[str]:
         """Names of the offered tools."""
         return [tool.name for tool in self.offered()]
 
+    def is_deferred(self, name: str) -> bool:
+        """Whether a tool still waits to be activated."""
+        return name in self._deferred and name not in self._activated
+
     def activate(self, names: Iterable[str]) -> list[str]:
-        """Offer deferred tools from now on; unknown names are ignored. Returns those that changed."""
-        changed = [name for name in dict.fromkeys(names) if name in self._deferred]
-        self._deferred.difference_update(changed)
+        """Offer deferred tools from now on, those of these names that register later too.
+
+        Returns the names that are newly offered by this.
+        """
+        names = [*dict.fromkeys(names)]
+        changed = [name for name in names if self.is_deferred(name)]
+        self._activated.update(names)
         return changed

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from zotd.agent.ports import ProviderEvent
 from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, Usage
 from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseStart
@@ -21,14 +23,50 @@ class Transcript:
         self.usage = Usage()
         self._clock = clock
 
-    def append(self, role: Role, content: Sequence[Block]) -> Message:
-        message = Message(role=role, content=list(content), time=self._clock())
+    def append(
+        self,
+        role: Role,
+        content: Sequence[Block],
+        added_tools: Sequence[str] = (),
+        *,
+        shown: str | None = None,
+    ) -> Message:
+        """Add a row; `added_tools` names the tools that the model is told about from it on.
+
+        shown: what was approved in place of the text; None when all is shown as it is.
+        """
+        message = Message(
+            role=role,
+            content=list(content),
+            time=self._clock(),
+            meta={} if shown is None else {"shown": shown},
+            added_tool_names=list(added_tools),
+        )
         self.messages.append(message)
         return message
 
     def clear(self) -> None:
         """Forget the messages; what they cost stays counted."""
         self.messages = []
+
+
+def shown(message: Message) -> Message:
+    """A message as people may see it; the same one unless extensions had to approve its text.
+
+    Then it has the approved text where the first text was, its calls, and no thinking.
+    """
+    approved = message.meta.get("shown")
+    if approved is None:
+        return message
+    content: list[Block] = []
+    for block in message.content:
+        if isinstance(block, Text):
+            if approved:
+                content.append(Text(approved))
+            approved = ""
+        elif not isinstance(block, Thinking):
+            content.append(block)
+    return replace(message, content=content, meta={})
 
 
 class Draft:
