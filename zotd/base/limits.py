@@ -28,6 +28,8 @@ class Limits:
     """Silence after `hello_ack` that counts as `ready` for extensions that never send it."""
     command_s: float = 30.0
     """`command_invoked` to `command_response`: a person is waiting."""
+    tool_s: float = 60.0
+    """`tool_call` to `tool_result`, unless the manifest says otherwise or the tool waits for a person."""
     shutdown_s: float = 2.0
     """`shutdown` to exit, for all extensions together, as the protocol document says."""
     terminate_s: float = 1.0

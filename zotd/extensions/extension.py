@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import signal
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,6 +41,8 @@ from zotd.protocol.frames import (
     InterceptResponse,
     Ready,
     ShutdownAck,
+    ToolCallFrame,
+    ToolCancel,
     ToolResultFrame,
 )
 from zotd.protocol.session import ExtensionState
@@ -119,10 +122,11 @@ class Extension:
 
     # Asking
 
-    async def ask(self, question: Question, within: float, answer: type[AnyAnswer]) -> AnyAnswer:
-        """Send a question under an id of its own and wait up to `within` seconds for its answer.
+    async def ask(self, question: Question, within: float | None, answer: type[AnyAnswer]) -> AnyAnswer:
+        """Send a question under an id of its own and wait up to `within` seconds, or for ever, for its answer.
 
         question: its `id` is filled in here. answer: the frame that answers it.
+        A tool call that nobody waits for any more, for want of time or by cancellation, is cancelled there too.
         Raises ExtensionGone at once when the process ends, NotReading, NoAnswer, WrongAnswer.
         """
         number = str(next(self._ids))
@@ -134,12 +138,22 @@ class Extension:
                 got = await waiter
         except TimeoutError:
             self.remark(f"no answer to {_tag(question)} {number} within {within:g} s")
+            self._call_off(question, number)
             raise NoAnswer(f"extension {self.name} did not answer within {within:g} s") from None
+        except asyncio.CancelledError:
+            self._call_off(question, number)
+            raise
         finally:
             self._waiting.pop(number, None)
         if not isinstance(got, answer):
             raise WrongAnswer(f"extension {self.name} answered with {_tag(got)}")
         return got
+
+    def _call_off(self, question: Question, number: str) -> None:
+        """Tell an extension that wants to know that the answer to its tool call is not awaited any more."""
+        if isinstance(question, ToolCallFrame) and "tool_cancel" in self.capabilities:
+            with contextlib.suppress(AskFailed):
+                self.send(ToolCancel(id=number))
 
     def send(self, frame: FromHost) -> None:
         """Queue one frame. Raises ExtensionGone, or NotReading when its queue is full."""
