@@ -24,6 +24,7 @@ from zotd.extensions.asking import (
     NoAnswer,
     NotReading,
     Question,
+    RunningCalls,
     WrongAnswer,
 )
 from zotd.extensions.discovery import Located
@@ -33,6 +34,7 @@ from zotd.extensions.program import argv, environment
 from zotd.process.spawn import Child, SpawnError, spawn
 from zotd.protocol.frames import (
     CommandResponse,
+    EventFrame,
     FromExtension,
     FromHost,
     Hello,
@@ -71,7 +73,8 @@ class Extension:
     state, error: where it is, and why it failed.
     gone: whether its life is over, or never began for good.
     settled: set once it is ready or has failed, which is what start-up waits for.
-    capabilities: what its `hello` listed.
+    capabilities: what its `hello` listed. calls: of its tools, those that run.
+    rank: its place in load order, which is the order in which extensions are asked.
     """
 
     def __init__(
@@ -92,6 +95,8 @@ class Extension:
         self.gone = False
         self.settled = asyncio.Event()
         self.capabilities: frozenset[str] = frozenset()
+        self.rank = 0
+        self.calls = RunningCalls()
         self.log_path = extension_log(surroundings.home, located.name)
         self._surroundings = surroundings
         self._limits = limits
@@ -134,8 +139,9 @@ class Extension:
         self.send(msgspec.structs.replace(question, id=number))
         self._waiting[number] = waiter
         try:
-            async with asyncio.timeout(within):
-                got = await waiter
+            with self.calls.counting(question):
+                async with asyncio.timeout(within):
+                    got = await waiter
         except TimeoutError:
             self.remark(f"no answer to {_tag(question)} {number} within {within:g} s")
             self._call_off(question, number)
@@ -160,7 +166,8 @@ class Extension:
         if self._outbox is None or self.gone or self._link.state not in (State.REGISTERING, State.RUNNING):
             raise ExtensionGone(f"extension {self.name} is not running")
         if not self._outbox.put(self._link.send(frame)):
-            self.remark(f"{_tag(frame)} was not sent: {self._outbox.waiting} frames wait to be read")
+            if not isinstance(frame, EventFrame):  # who observes may miss many: those are counted instead
+                self.remark(f"{_tag(frame)} was not sent: {self._outbox.waiting} frames wait to be read")
             raise NotReading(f"extension {self.name} is not reading")
 
     # Life
@@ -217,8 +224,6 @@ class Extension:
         around, located = self._surroundings, self.located
         self._journal = Journal(self.log_path)
         self.remark(f"starting {self.name}/{located.manifest.version} at {now()}")
-        if located.manifest.instances == "workspace":
-            self.remark("instances: this version starts one process for each session")
         self._child = child = await spawn(
             argv(located.manifest, located.directory),
             cwd=located.directory,
@@ -232,6 +237,8 @@ class Extension:
 
     async def _serve(self, child: Child) -> str:
         """Read frames until the end, and say what the end was."""
+        if self._stopping:  # while it was being started
+            return "was stopped"
         hello_s = self.located.manifest.hello_timeout or self._limits.hello_s
         try:
             async with asyncio.timeout(hello_s) as self._patience:
