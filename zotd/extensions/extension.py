@@ -128,10 +128,10 @@ class Extension:
     # Asking
 
     async def ask(self, question: Question, within: float | None, answer: type[AnyAnswer]) -> AnyAnswer:
-        """Send a question under an id of its own and wait up to `within` seconds, or for ever, for its answer.
+        """Send a question under an id of its own and wait for its answer, up to `within` seconds if given.
 
         question: its `id` is filled in here. answer: the frame that answers it.
-        A tool call that nobody waits for any more, for want of time or by cancellation, is cancelled there too.
+        A tool call that is no longer awaited, for want of time or by cancellation, is called off.
         Raises ExtensionGone at once when the process ends, NotReading, NoAnswer, WrongAnswer.
         """
         number = str(next(self._ids))
