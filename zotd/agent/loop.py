@@ -3,6 +3,9 @@
 Events leave in the order existing clients know: user_message, then for each step turn_start,
 assistant_start, deltas, usage, assistant_message, every tool_call, turn_end, then tool_progress and
 tool_result of each tool; one done at the end, whatever happened.
+
+Hooks have their say in between: after turn_start, before a tool runs, and about a message's text. Where that
+text is theirs to approve, neither it nor any thought is shown before: one text_delta has it, ahead of usage.
 """
 
 from __future__ import annotations
@@ -10,13 +13,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
-from zotd.agent.ports import Finish, Hooks, ModelRequest, Provider, ProviderError, ToolFailed, ToolOutcome
+from zotd.agent.ports import (
+    Finish,
+    Hooks,
+    ModelRequest,
+    Provider,
+    ProviderError,
+    Refused,
+    Tool,
+    ToolFailed,
+    ToolOutcome,
+)
 from zotd.agent.toolbox import Toolbox
-from zotd.agent.transcript import Draft, Transcript
+from zotd.agent.transcript import Draft, Transcript, shown
 from zotd.protocol.content import Block, ContextUse, StopReason, Text, ToolCall, ToolResult, Usage
 from zotd.protocol.events import (
     AssistantMessage,
@@ -24,6 +37,8 @@ from zotd.protocol.events import (
     Done,
     ErrorEvent,
     Event,
+    TextDelta,
+    ThinkingDelta,
     ToolCalled,
     ToolProgress,
     ToolResulted,
@@ -57,7 +72,10 @@ class Model:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a turn ended. `kind` is the stable word of an error; `text` is the last assistant text."""
+    """How a turn ended. `text` is the last assistant text, as it was shown.
+
+    kind: the stable word of an error; `turn_blocked` when a hook refused a step.
+    """
 
     stop: StopReason
     text: str = ""
@@ -117,7 +135,12 @@ class Loop:
                     kind="limit_steps",
                     hint="raise --max-steps, or ask for less at once",
                 )
-            stop, blocks = await self._step(step, model)
+            self._sink.publish(TurnStart(step=step))
+            if self.hooks is not None and isinstance(said := await self.hooks.turn_start(step), Refused):
+                outcome.stop, outcome.error, outcome.kind = "error", said.reason, "turn_blocked"
+                self._sink.publish(TurnEnd(stop="error", error=said.reason))
+                return
+            stop, blocks = await self._step(model)
             outcome.stop = stop
             outcome.text = "".join(block.text for block in blocks if isinstance(block, Text))
             calls = [block for block in blocks if isinstance(block, ToolCall)]
@@ -127,11 +150,11 @@ class Loop:
             if stop != "tool_use":
                 return
 
-    async def _step(self, step: int, model: Model) -> tuple[StopReason, list[Block]]:
-        """One call of the model, from turn_start to the tool_call events."""
+    async def _step(self, model: Model) -> tuple[StopReason, list[Block]]:
+        """One call of the model, from assistant_start to the tool_call events: what was shown of it."""
         sink = self._sink
-        sink.publish(TurnStart(step=step))
-        sink.publish(AssistantStart())
+        withheld = self.hooks.withholding() if self.hooks is not None else []
+        sink.publish(AssistantStart(withheld_by=withheld or None))
         draft, finish = Draft(), None
         request = ModelRequest(
             model=model.id,
@@ -147,19 +170,27 @@ class Loop:
                         finish = event
                         continue
                     draft.add(event)
-                    sink.publish(event)
+                    if not (withheld and isinstance(event, TextDelta | ThinkingDelta)):
+                        sink.publish(event)
                     if sink.full:
                         await sink.drained()
             if finish is None:
                 raise ProviderError("the model's stream ended without saying why: the answer may be cut off")
         except BaseException:
-            if spoken := draft.spoken():
-                self._say(spoken)
+            self._cut_off(draft, withheld)
             raise
-        self._account(finish.usage, model.window)
+        approved = None
+        try:
+            if withheld:
+                approved = await self._approved(draft.text())
+        except BaseException:
+            self._cut_off(draft, withheld)
+            raise
+        finally:
+            self._account(finish.usage, model.window)
         blocks = draft.blocks()
         if blocks:
-            self._say(blocks)
+            blocks = self._say(blocks, approved)
         calls = [block for block in blocks if isinstance(block, ToolCall)]
         for call in calls:
             sink.publish(ToolCalled(id=call.id, name=call.name, args=call.args))
@@ -190,6 +221,19 @@ class Loop:
             return _refused(
                 f"no tool is named {call.name!r}; there are: {', '.join(self.tools.names()) or 'none'}"
             )
+        modified_by: tuple[str, ...] = ()
+        if self.hooks is not None:
+            said = await self.hooks.tool_call(call)
+            if isinstance(said, Refused):
+                return _refused(said.reason)
+            if modified_by := said.by:
+                call = ToolCall(id=call.id, name=call.name, args=said.args)
+        outcome = await self._run_tool(tool, call)
+        if modified_by:
+            outcome = replace(outcome, details={**outcome.details, "modified_by": [*modified_by]})
+        return outcome
+
+    async def _run_tool(self, tool: Tool, call: ToolCall) -> ToolOutcome:
         try:
             return await tool.run(call, self._progress(call.id))
         except ToolFailed as failure:
@@ -210,13 +254,36 @@ class Loop:
         return ToolResult(call_id=call.id, is_error=outcome.is_error, content=outcome.content)
 
     def _last_words(self) -> str:
-        """What the model said last in this turn, for one that did not come to its end."""
-        last = self.transcript.messages[-1]
+        """What was shown last of the model's words in this turn, for one that did not come to its end."""
+        last = shown(self.transcript.messages[-1])
         return last.text if last.role == "assistant" else ""
 
-    def _say(self, blocks: list[Block]) -> None:
-        self.transcript.append("assistant", blocks)
-        self._sink.publish(AssistantMessage(content=blocks))
+    def _say(self, blocks: list[Block], approved: str | None) -> list[Block]:
+        """Keep a message, and show what may be seen of it, which is returned."""
+        visible = shown(self.transcript.append("assistant", blocks, shown=approved)).content
+        self._sink.publish(AssistantMessage(content=visible))
+        return visible
+
+    def _cut_off(self, draft: Draft, withheld: Sequence[str]) -> None:
+        """Keep what the model said before it was cut off; words that nobody approved are not shown.
+
+        They are not judged either: half a secret passes where the whole one would be found.
+        """
+        if spoken := draft.spoken():
+            if withheld:
+                self.transcript.append("assistant", spoken, shown="")
+            else:
+                self._say(spoken, None)
+
+    async def _approved(self, text: str) -> str:
+        """What may be shown in place of a text that was withheld; it is shown, in one piece."""
+        if not text or self.hooks is None:
+            return ""
+        said = await self.hooks.assistant_message(text)
+        approved = "" if isinstance(said, Refused) else said.text
+        if approved:
+            self._sink.publish(TextDelta(delta=approved))
+        return approved
 
     def _account(self, usage: Usage, window: int) -> None:
         self.transcript.usage += usage

@@ -95,6 +95,10 @@ class Draft:
         """The whole message."""
         return [block for part in self._parts if (block := part.block()) is not None]
 
+    def text(self) -> str:
+        """The words, without thoughts and calls."""
+        return "".join(block.text for block in self.blocks() if isinstance(block, Text))
+
     def spoken(self) -> list[Block]:
         """The message without tool calls: what is kept of one that was cut off."""
         return [block for block in self.blocks() if not isinstance(block, ToolCall)]

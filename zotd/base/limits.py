@@ -28,6 +28,8 @@ class Limits:
     """Silence after `hello_ack` that counts as `ready` for extensions that never send it."""
     command_s: float = 30.0
     """`command_invoked` to `command_response`: a person is waiting."""
+    intercept_s: float = 5.0
+    """`event_intercept` to its answer, for each extension asked; without one the event passes."""
     tool_s: float = 60.0
     """`tool_call` to `tool_result`, unless the manifest says otherwise or the tool waits for a person."""
     shutdown_s: float = 2.0
@@ -66,6 +68,18 @@ class Limits:
     """Output of one command; a runaway is stopped before it fills the disk."""
     progress_s: float = 0.05
     """Output of a command is gathered this long into one `tool_progress`."""
+
+    # What a folder brings
+    skills: int = 256
+    """Skills in one session: each is a line of every request."""
+    skill_bytes: int = 256 * KIB
+    """One `SKILL.md`: what a model reads at once when it loads the skill."""
+    skill_description_chars: int = 1_024
+    """Of a skill's description, in every request; the published format has the same bound."""
+    instructions_bytes: int = 64 * KIB
+    """All `AGENTS.md` and `CLAUDE.md` of a project together, and `SYSTEM.md`: they are in every request."""
+    theme_bytes: int = 256 * KIB
+    """One theme file."""
 
     # Turns
     max_steps: int = 200
