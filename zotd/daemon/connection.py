@@ -44,6 +44,7 @@ class Connection:
         self._framer = Framer(limits.frame_bytes)
         self._fronts = fronts
         self._pending: list[bytes] = []
+        self._gathering = False
 
     def receive(self, data: bytes) -> None:
         """Take in bytes as they come, cut anywhere."""
@@ -54,10 +55,20 @@ class Connection:
         self._take(self._framer.end())
 
     def send(self, value: Any) -> None:
-        """Queue one JSON value. What one turn of the event loop produces leaves in one write."""
-        if not self._pending:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._pending.append(self._framer.wrap(encode(value)))
+        """Send one JSON value. The first of one turn of the event loop leaves at once, for somebody may be
+        waiting; what else that turn produces leaves in one write, for it may be thousands.
+        """
+        frame = self._framer.wrap(encode(value))
+        if self._gathering:
+            self._pending.append(frame)
+            return
+        self._gathering = True
+        asyncio.get_running_loop().call_soon(self._turn_over)
+        self.outlet.write(frame)
+
+    def _turn_over(self) -> None:
+        self._gathering = False
+        self.flush()
 
     def flush(self) -> None:
         if self._pending:

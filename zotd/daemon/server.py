@@ -31,11 +31,14 @@ class StreamOutlet(asyncio.Protocol):
         self._room = asyncio.Event()
         self._room.set()
         self._ended = asyncio.Event()
+        self._fd = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast("asyncio.WriteTransport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.client_queue_bytes)
+        end = transport.get_extra_info("pipe") or transport.get_extra_info("socket")
+        self._fd = end.fileno()
 
     def pause_writing(self) -> None:
         self._room.clear()
@@ -54,8 +57,23 @@ class StreamOutlet(asyncio.Protocol):
         return not self._room.is_set()
 
     def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if not transport.get_write_buffer_size():
+            data = data[self._write_now(data) :]
+        if data:
+            transport.write(data)
+
+    def _write_now(self, data: bytes) -> int:
+        """Bytes that the system took at once: uvloop's own write waits for the next round of its loop.
+
+        Errors are left to the transport, which meets them too and knows how to end.
+        """
+        try:
+            return os.write(self._fd, data)
+        except OSError:
+            return 0
 
     async def drained(self) -> None:
         try:
