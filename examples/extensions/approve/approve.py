@@ -10,36 +10,36 @@ import sys
 PANEL = "approval"
 SCHEMA = {"type": "object", "properties": {"action": {"type": "string"}}, "required": ["action"]}
 
-waiting = None  # the tool call that is being asked about
-
 
 def send(**frame):
     print(json.dumps(frame), flush=True)
 
 
-def panel():
-    action = waiting["args"].get("action", "") if waiting else "Nothing is being asked."
-    return {"id": PANEL, "title": "May I?", "lines": str(action).splitlines(), "footer": "y yes - n no"}
+class Question:
+    """The tool call that waits for a key, if one does."""
+
+    call = None
+
+    def ask(self, call):
+        self.answer("another question came in between: not approved")
+        self.call = call
+        send(type="submit_slash", text="/approval")
+
+    def answer(self, words):
+        """Tell the model, once."""
+        if self.call:
+            send(type="tool_result", id=self.call["id"], content=[{"type": "text", "text": words}])
+        self.call = None
+
+    def panel(self):
+        action = str(self.call["args"].get("action", "")) if self.call else "Nothing is being asked."
+        return {"id": PANEL, "title": "May I?", "lines": action.splitlines(), "footer": "y yes - n no"}
 
 
-def answer(words):
-    """Tell the model, once."""
-    global waiting
-    if waiting:
-        call, waiting = waiting, None
-        send(type="tool_result", id=call["id"], content=[{"type": "text", "text": words}])
+CAPABILITIES = ["commands", "tools", "panels", "tool_cancel"]
 
-
-def ask(call):
-    global waiting
-    answer("another question came in between: not approved")
-    waiting = call
-    send(type="submit_slash", text="/approval")
-
-
-send(
-    type="hello", name="approve", version="1.0.0", capabilities=["commands", "tools", "panels", "tool_cancel"]
-)
+question = Question()
+send(type="hello", name="approve", version="1.0.0", capabilities=CAPABILITIES)
 
 for line in sys.stdin:
     frame = json.loads(line)
@@ -50,22 +50,22 @@ for line in sys.stdin:
             send(
                 type="register_tool",
                 name="ask_approval",
-                description="Asks the user to approve an action. Call it before anything that is hard to undo.",
+                description="Asks the user to approve an action. Call it before what is hard to undo.",
                 schema=SCHEMA,
                 interactive=True,
             )
             send(type="ready")
         case {"type": "tool_call"}:
-            ask(frame)
+            question.ask(frame)
         case {"type": "command_invoked"}:
-            send(type="command_response", id=frame["id"], action="open_panel", open_panel=panel())
+            send(type="command_response", id=frame["id"], action="open_panel", open_panel=question.panel())
         case {"type": "panel_key", "key": "rune", "text": "y" | "n" as key}:
-            answer("approved by the user" if key == "y" else "denied by the user")
+            question.answer("approved by the user" if key == "y" else "denied by the user")
             send(type="panel_close", panel_id=PANEL)
         case {"type": "panel_close"}:
-            answer("the user closed the question: not approved")
+            question.answer("the user closed the question: not approved")
         case {"type": "tool_cancel"}:
-            waiting = None  # the turn was aborted: nobody wants to know any more
+            question.call = None  # the turn was aborted: nobody wants to know any more
             send(type="panel_close", panel_id=PANEL)
         case {"type": "shutdown"}:
             send(type="shutdown_ack")
