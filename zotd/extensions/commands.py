@@ -43,6 +43,7 @@ class CommandAnswer:
 
     text: the prompt, the text to insert or to display, or the lines of the panel; empty for `noop`.
     error: for the user, whatever the action.
+    panel: one that no attached client can open, so that somebody who shows only text has its lines.
     """
 
     extension: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import get_args
 
 from zotd.agent.toolbox import Toolbox
@@ -134,8 +135,8 @@ class ExtensionHost:
         except AskFailed as failure:
             return CommandAnswer(whose, name, "noop", "", str(failure))
         answer = answer_of(whose, name, response)
-        if answer.panel is not None and not answer.error:
-            self.panels.open(extension, answer.panel)
+        if answer.panel is not None and (answer.error or self.panels.open(extension, answer.panel)):
+            answer = replace(answer, panel=None)
         return answer
 
     # What extensions say

@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec.structs import replace
+
+from zotd.extensions.asking import AskFailed
 from zotd.extensions.extension import Extension
+from zotd.extensions.panel_text import one_row, rows
 from zotd.extensions.surface import Surface
-from zotd.protocol.frames import PanelRender, PanelSpec
+from zotd.protocol.events import ExtPanelClose, ExtPanelOpen, ExtPanelRender
+from zotd.protocol.frames import FromHost, PanelClose, PanelKey, PanelRender, PanelResize, PanelSpec
 from zotd.protocol.session import Panel
+
+KEYS = frozenset(
+    {
+        *("up", "down", "left", "right", "enter", "tab", "pageup", "pagedown", "home", "end"),
+        *("backspace", "delete", "rune", "esc", "ctrl+c"),
+    }
+)
+"""Keys a client may send. The last two close the panel; the extension is never sent them as keys."""
+
+CLOSING = frozenset({"esc", "ctrl+c"})
+
+
+class NoPanel(Exception):
+    """That panel is not open, or no longer."""
+
+
+def panel_of(extension: str, spec: PanelSpec) -> Panel:
+    """A panel as clients may show it: its text holds no control sequences but colours."""
+    return Panel(
+        extension=extension,
+        panel_id=spec.id,
+        title=one_row(spec.title),
+        lines=rows(spec.lines),
+        footer=one_row(spec.footer),
+    )
 
 
 class Panels:
@@ -13,19 +45,107 @@ class Panels:
 
     def __init__(self, surface: Surface) -> None:
         self._surface = surface
+        self._open: dict[str, tuple[Extension, Panel]] = {}
 
-    def open(self, extension: Extension, panel: PanelSpec) -> None:
-        """Open a panel, in place of one it had open. Where no client shows panels, close it at once."""
+    # What extensions do
+
+    def open(self, extension: Extension, spec: PanelSpec) -> bool:
+        """Open a panel, in place of one it had open.
+
+        Where no attached client shows panels, close it at once: False.
+        """
+        if not self._surface.can("panels"):
+            extension.remark(f"panel {spec.id!r} was closed at once: no attached client shows panels")
+            _tell(extension, PanelClose(panel_id=spec.id))
+            return False
+        panel = panel_of(extension.name, spec)
+        if (former := self._open.get(extension.name)) is not None:
+            self._end(extension.name)
+            if former[1].panel_id != panel.panel_id:
+                _tell(extension, PanelClose(panel_id=former[1].panel_id))
+        self._open[extension.name] = extension, panel
+        self._surface.publish(ExtPanelOpen(**_members(panel)))
+        return True
 
     def render(self, extension: Extension, frame: PanelRender) -> None:
-        """Draw it anew, if it is the open one of this extension."""
+        """Draw it anew, if it is the open one of this extension. An empty title keeps the old one."""
+        panel = self._owned(extension, frame.panel_id, "panel_render")
+        if panel is not None:
+            panel = replace(
+                panel,
+                title=one_row(frame.title) or panel.title,
+                lines=rows(frame.lines),
+                footer=one_row(frame.footer),
+            )
+            self._open[extension.name] = extension, panel
+            self._surface.publish(ExtPanelRender(**_members(panel)))
 
     def close(self, extension: Extension, panel_id: str) -> None:
         """The extension closes it."""
+        if self._owned(extension, panel_id, "panel_close") is not None:
+            self._end(extension.name)
 
     def release(self, extension: Extension) -> None:
         """It is gone: so is its panel."""
+        held = self._open.get(extension.name)
+        if held is not None and held[0] is extension:
+            self._end(extension.name)
 
-    def open_ones(self) -> list[Panel]:
-        """What is open, for somebody who comes later."""
-        return []
+    # What clients do
+
+    def key(self, owner: str, panel_id: str, key: str, text: str = "") -> None:
+        """Hand on a key of `KEYS`; for `rune`, each character of `text` by itself. Some close the panel.
+
+        Raises NoPanel, and AskFailed when the extension takes nothing.
+        """
+        extension = self._shown(owner, panel_id)
+        if key in CLOSING:
+            self.dismiss(owner, panel_id)
+        elif key == "rune":
+            for character in text:
+                extension.send(PanelKey(panel_id=panel_id, key=key, text=character))
+        else:
+            extension.send(PanelKey(panel_id=panel_id, key=key))
+
+    def resize(self, owner: str, panel_id: str, width: int, height: int) -> None:
+        """Tell an extension that wants to know how many cells there are. Raises as `key` does."""
+        extension = self._shown(owner, panel_id)
+        if "panel_resize" in extension.capabilities:
+            extension.send(PanelResize(panel_id=panel_id, width=width, height=height))
+
+    def dismiss(self, owner: str, panel_id: str) -> None:
+        """A client closes it, for everybody, though its extension may be stuck. Raises NoPanel."""
+        extension = self._shown(owner, panel_id)
+        self._end(owner)
+        _tell(extension, PanelClose(panel_id=panel_id))
+
+    # What there is
+
+    def _owned(self, extension: Extension, panel_id: str, what: str) -> Panel | None:
+        held = self._open.get(extension.name)
+        if held is not None and held[1].panel_id == panel_id:
+            return held[1]
+        extension.remark(f"{what} for {panel_id!r} was ignored: it has no such panel open")
+        return None
+
+    def _shown(self, owner: str, panel_id: str) -> Extension:
+        held = self._open.get(owner)
+        if held is None or held[1].panel_id != panel_id:
+            raise NoPanel(f"extension {owner} has no panel {panel_id!r} open")
+        return held[0]
+
+    def _end(self, owner: str) -> None:
+        _, panel = self._open.pop(owner)
+        self._surface.publish(ExtPanelClose(extension=owner, panel_id=panel.panel_id))
+
+
+def _members(panel: Panel) -> dict[str, Any]:
+    return {name: getattr(panel, name) for name in panel.__struct_fields__}
+
+
+def _tell(extension: Extension, frame: FromHost) -> None:
+    """Send what may be lost: who does not read, or is gone, is not worth failing for."""
+    try:
+        extension.send(frame)
+    except AskFailed as failure:
+        extension.remark(f"was not told that its panel is closed: {failure}")

@@ -1,0 +1,67 @@
+"""Text of panels: colours come through, and nothing that could command a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from zotd.extensions.panel_text import one_row, rows
+
+
+@pytest.mark.promise("S36")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain □ ✓ 日本 e\u0301 👩\u200d🚀",
+        "\x1b[31mred\x1b[0m",
+        "\x1b[m\x1b[1;38;2;255;0;10mtrue colour\x1b[39m",
+        "\x1b[4:3munderlined by a curl",
+    ],
+)
+def test_characters_and_colours_stay(text: str) -> None:
+    assert one_row(text) == text
+
+
+@pytest.mark.promise("S36")
+@pytest.mark.parametrize(
+    ("hostile", "harmless"),
+    [
+        ("a\x1b]0;title\x07b", "ab"),
+        ("a\x1b]52;c;ZXZpbA==\x1b\\b", "ab"),
+        ("a\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\b", "alinkb"),
+        ("a\x9d0;title\x9cb", "ab"),
+        ("a\x1b]0;never ends", "a"),
+        ("a\x1bPq#0;2\x1b\\b", "ab"),
+        ("a\x90dcs\x9cb", "ab"),
+        ("a\x1b_apc\x1b\\b\x1b^pm\x1b\\c\x1bXsos\x1b\\d", "abcd"),
+        ("a\x1b[2J\x1b[1;1Hb", "ab"),
+        ("a\x9b2Jb", "ab"),
+        ("a\x9b31mb", "ab"),
+        ("a\x1b[?1049hb", "ab"),
+        ("a\x1b[>4;2mb", "ab"),
+        ("a\x1b[?25mb", "ab"),
+        ("a\x1b[0 mb", "ab"),
+        ("a\x1b[31", "a"),
+        ("a\x1b", "a"),
+        ("a\x1bcb", "ab"),
+        ("a\x1b(0b", "ab"),
+        ("a\x1b[" + "1;" * 99 + "mb", "ab"),
+        ("a\x00b\x07c\x08d\x7fe\x84f\x9cg", "abcdefg"),
+        ("\x1b\x1b[31mred", "\x1b[31mred"),
+        ("\x1b\x00[2Jx", "[2Jx"),
+        ("\x1b[3\x071mx", "1mx"),
+        ("a\tb", "a b"),
+        ("a\nb\r\nc\rd", "a b c d"),
+        ("a\u2028b\x85c", "a b c"),
+    ],
+)
+def test_other_control_sequences_are_stripped(hostile: str, harmless: str) -> None:
+    assert one_row(hostile) == harmless
+
+
+@pytest.mark.promise("S36")
+def test_a_line_with_breaks_is_as_many_rows() -> None:
+    assert rows(["a\nb\r\n\x1b[32mc", "", "d\x1b]0;x\n\x07e"]) == ["a", "b", "\x1b[32mc", "", "d", "e"]
+
+
+def test_a_megabyte_of_openings_that_never_end_is_read_once() -> None:
+    assert one_row("\x1b]" * 500_000 + "\x1b[" * 500_000) == ""
