@@ -18,7 +18,7 @@ PYTHON ?=
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-emit-index-url
 
-.PHONY: setup demo check test test-long bench ratchet docs lock jq
+.PHONY: setup demo check test test-long bench ratchet docs lock jq node
 
 setup: .venv/.ready
 
@@ -38,10 +38,10 @@ check: setup
 	$(BIN)/python -m zotd.schema --check
 	$(BIN)/python docs/limits.py --check
 
-test: setup jq
+test: setup jq node
 	$(BIN)/python -m pytest -m "not long"
 
-test-long: setup jq
+test-long: setup jq node
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m bench
 
@@ -70,3 +70,11 @@ jq:
 	else \
 		echo "jq is missing, and one test needs it. Run: sudo apt-get install jq (macOS: brew install jq)" >&2; exit 1; \
 	fi
+
+# One test runs an extension in TypeScript from its source, with npx and tsx. About three seconds, once.
+TSX := examples/extensions/scratchpad/node_modules/.ready
+node: $(TSX)
+
+$(TSX): .venv/.ready requirements/node.sh examples/extensions/scratchpad/package-lock.json
+	sh requirements/node.sh
+	@touch $@
