@@ -318,19 +318,6 @@ def rivals() -> None:
 
 
 @mode
-def not_yet() -> None:
-    """Sends frames of features that a host may not have."""
-    greet()
-
-    def answer(frame: Frame) -> None:
-        send(type="register_tool", name="weather", description="?", schema={"type": "object"})
-        send(type="subscribe", events=["turn_start"])
-        display(frame)
-
-    serve(answer)
-
-
-@mode
 def echo() -> None:
     """Shows what came: the frames, the environment, the directory."""
     greet()
@@ -376,6 +363,45 @@ def grandchild() -> None:
         os._exit(4)
 
     serve(answer)
+
+
+@mode
+def tools() -> None:
+    """Registers the `offers` of its manifest, lists the capabilities it `says`, and does as a call's arguments say.
+
+    exit: ends with that status. say: these frames, the id of the call filled in; otherwise an answer with
+    what it heard. What is called off is answered all the same, too late. `/poke-NAME` registers one more tool.
+    before, after: pipes that it opens when it has registered, or waits for until it does.
+    """
+    own = json.loads(Path("extension.json").read_text())
+    send(type="hello", name=own["name"], version="0", capabilities=own.get("says", []))
+    for frame in frames():
+        match frame:
+            case {"type": "hello_ack"}:
+                send(type="register_command", name=f"poke-{own['name']}", description="register")
+                if "after" in own:
+                    Path(own["after"]).read_text()
+                for offer in own["offers"]:
+                    send(type="register_tool", **offer)
+                send(type="ready")
+                if "before" in own:
+                    Path(own["before"]).write_text("registered")
+            case {"type": "command_invoked"}:
+                send(type="register_tool", **json.loads(frame["args"]))
+                display(frame, "registered")
+            case {"type": "tool_call", "args": {"exit": status}}:
+                sys.exit(status)
+            case {"type": "tool_call", "args": {"say": said}}:
+                for answer in said:
+                    send(**{"id": frame["id"], **answer})
+            case {"type": "tool_call"}:
+                heard = json.dumps({"name": frame["name"], "args": frame["args"]})
+                send(type="tool_result", id=frame["id"], content=[{"type": "text", "text": heard}])
+            case {"type": "tool_cancel"}:
+                send(type="tool_result", id=frame["id"], content=[{"type": "text", "text": "too late"}])
+                send(type="notify", message=f"called off: {frame['id']}")
+            case {"type": "shutdown"}:
+                return
 
 
 MODES[sys.argv[1]]()

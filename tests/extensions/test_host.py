@@ -383,14 +383,6 @@ async def test_no_answer_is_an_error_after_its_time(world: World) -> None:
         assert answer.error == "extension no_answer did not answer within 0.1 s"
 
 
-async def test_frames_of_features_that_are_not_there_are_remarked(world: World) -> None:
-    world.add("not_yet")
-    async with world.running() as host:
-        assert (await run(host, "/poke")).text == "ouch"
-    assert "[zotd] register_tool is not handled by this version of zotd" in world.log("not_yet")
-    assert "[zotd] subscribe is not handled by this version of zotd" in world.log("not_yet")
-
-
 async def test_an_extension_that_does_not_read_fails_requests_and_delays_nobody(world: World) -> None:
     world.add("not_reading")
     world.add("rivals")
