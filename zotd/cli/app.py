@@ -54,6 +54,7 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
         reasoning=flags.reasoning,
         script=Path(flags.script).absolute() if flags.script else None,
         tools=flags.tools,
+        skills=flags.skills,
         system_prompt=flags.system_prompt,
         append_system_prompt=flags.append_system_prompt,
         extensions=tuple(Path(path).expanduser().absolute() for path in flags.extensions),

@@ -59,6 +59,7 @@ class Flags(argparse.Namespace):
     script: str = ""
     reasoning: str = ""
     tools: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
     system_prompt: str = ""
     append_system_prompt: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
@@ -135,6 +136,7 @@ def _settled(known: argparse.Namespace) -> Flags:
         script=known.script,
         reasoning=SAME.get(known.reasoning, known.reasoning),
         tools=() if known.no_tools else known.tools,
+        skills=() if known.no_skill else None,
         system_prompt=known.system_prompt,
         append_system_prompt=tuple(known.append_system_prompt),
         extensions=tuple(known.ext),
@@ -195,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
         help="load an extension for this run; repeatable",
     )
     add("--no-ext", "--no-extensions", action="store_true", help="load no installed extensions")
-    add("--no-skill", "--no-skills", action="store_true", help=argparse.SUPPRESS)
+    add("--no-skill", "--no-skills", action="store_true", help="have no skills")
     add("--with-skills", action="store_true", help=argparse.SUPPRESS)
     add("--no-session", action="store_true", help=argparse.SUPPRESS)
     add("--approval", type=_approval, metavar="auto", help="tools run without asking")

@@ -16,6 +16,7 @@ class SessionSpec:
     """Flags, or the params of `session/new`. Empty means the default of RPC clients and flags alike.
 
     tools: names of built-in tools to offer, None for all.
+    skills: names of skills to have, None for all that are found.
     extensions: directories given for this session, ahead of discovered ones.
     trusted: whether the project's own extensions may run.
     max_steps: model calls in one turn, 0 for the default limit.
@@ -30,6 +31,7 @@ class SessionSpec:
     reasoning: str = ""
     script: Path | None = None
     tools: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
     system_prompt: str = ""
     append_system_prompt: tuple[str, ...] = ()
     extensions: tuple[Path, ...] = ()

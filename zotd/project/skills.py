@@ -1,0 +1,223 @@
+"""Owns which skills there are: where `SKILL.md` files lie, what their front matter says, who wins a name.
+
+A skill is a folder with a `SKILL.md`: YAML front matter that says what it is for, then instructions. The
+front matter is told to the model at once, the instructions when it loads the skill.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zotd.base.limits import Limits
+from zotd.project.files import BadFile, read_whole
+
+SKILL = "SKILL.md"
+FENCE = "---"
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A usable skill.
+
+    name: what the model calls it; of an extension, `<extension>:<name>`.
+    description: one line: when to use it; empty when the file says nothing at all.
+    path: its `SKILL.md`, absolute.
+    """
+
+    name: str
+    description: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Skills:
+    """All that was found: usable ones in order, names unique, and what is wrong with the others."""
+
+    found: tuple[Skill, ...] = ()
+    complaints: list[BadFile] = field(default_factory=list)
+
+    def listing(self) -> str:
+        """One line for each, for the system prompt."""
+        return "\n".join(f"- {skill.name}: {skill.description}".rstrip(": ") for skill in self.found)
+
+
+def find_skills(
+    cwd: Path,
+    zot_home: Path,
+    user_home: Path,
+    of_extensions: Sequence[tuple[str, Sequence[Path]]],
+    limits: Limits,
+    only: Collection[str] | None = None,
+) -> Skills:
+    """The skills of a session in `cwd`: the project's and the user's own, then those of extensions.
+
+    of_extensions: names, each with paths of a `SKILL.md`, a skill's folder or a folder of skills.
+    only: names to keep, None for all. One bad file never hides another: it becomes a complaint.
+    """
+    complaints: list[BadFile] = []
+    found: dict[str, Skill] = {}
+    seen: set[str] = set()
+    for path, extension in _candidates(cwd, zot_home, user_home, of_extensions, complaints):
+        real = os.path.realpath(path)
+        if real in seen:  # one file reached on two ways is one skill, or one complaint
+            continue
+        seen.add(real)
+        try:
+            skill = read_skill(path, extension, limits)
+        except BadFile as bad:
+            complaints.append(bad)
+            continue
+        if skill is None or skill.name in found or (only is not None and skill.name not in only):
+            continue
+        if len(found) == limits.skills:
+            complaints.append(BadFile(path, f"left out: there are {limits.skills} skills already"))
+            break
+        found[skill.name] = skill
+    return Skills(tuple(found.values()), complaints)
+
+
+def _candidates(
+    cwd: Path,
+    zot_home: Path,
+    user_home: Path,
+    of_extensions: Sequence[tuple[str, Sequence[Path]]],
+    complaints: list[BadFile],
+) -> Iterator[tuple[Path, str]]:
+    """Where a `SKILL.md` may be, and the extension it belongs to or nothing. The first of a name wins."""
+    places = [cwd / ".zot", zot_home]
+    places += [above / name for name in (".claude", ".agents") for above in (cwd, user_home)]
+    for place in places:
+        for path in _inside(place / "skills", complaints):
+            yield path, ""
+    for extension, paths in of_extensions:
+        for path in paths:
+            if not os.path.lexists(path):
+                complaints.append(BadFile(path, f"is not there; extension {extension} names it in `skills`"))
+            elif not _is_folder(path):
+                yield path, extension
+            elif os.path.lexists(path / SKILL):
+                yield path / SKILL, extension
+            else:
+                for inner in _inside(path, complaints):
+                    yield inner, extension
+
+
+def _inside(place: Path, complaints: list[BadFile], deeper: bool = True) -> Iterator[Path]:
+    """The `SKILL.md` of each folder in `place`; a folder without one may be a group of skills."""
+    try:
+        folders = sorted(place.iterdir())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return
+    except OSError as error:
+        complaints.append(BadFile(place, f"cannot be listed: {error.strerror}"))
+        return
+    for folder in folders:
+        if folder.name.startswith(".") or not _is_folder(folder):
+            continue
+        if os.path.lexists(folder / SKILL):
+            yield folder / SKILL
+        elif deeper:
+            yield from _inside(folder, complaints, deeper=False)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # the one above it may be listed and not entered
+        return False
+
+
+def read_skill(path: Path, extension: str, limits: Limits) -> Skill | None:
+    """The skill that a `SKILL.md` describes, None where there is no such file. Raises BadFile."""
+    text = read_whole(path, limits.skill_bytes)
+    if text is None:
+        return None
+    front, body = split(path, text)
+    values = _front_matter(path, front) if front else {}
+    name = _line(path, values, "name") or path.parent.name
+    if not name.isprintable():
+        raise BadFile(path, f"name: expected printable characters, got {name!r}")
+    description = _line(path, values, "description") or _first_words(body)
+    if not description:
+        raise BadFile(path, "description: expected when to use the skill, got nothing, and there is no text")
+    if len(description) > limits.skill_description_chars:
+        description = description[: limits.skill_description_chars - 1] + "…"
+    return Skill(f"{extension}:{name}" if extension else name, description, path)
+
+
+def split(path: Path, text: str) -> tuple[str, str]:
+    """Front matter, empty when there is none, and what follows. Raises BadFile when it does not end."""
+    lines = text.split("\n")
+    if lines[0].rstrip() != FENCE:
+        return "", text
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == FENCE:
+            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).lstrip("\n")
+    raise BadFile(path, f"front matter: expected a line {FENCE} that ends it, got none")
+
+
+def body_of(path: Path, limits: Limits) -> str:
+    """The instructions in a `SKILL.md`, as they are now. Raises BadFile."""
+    text = read_whole(path, limits.skill_bytes)
+    if text is None:
+        raise BadFile(path, "is not there any more")
+    return split(path, text)[1]
+
+
+def _front_matter(path: Path, front: str) -> Mapping[object, object]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(front)
+    except yaml.YAMLError as error:
+        raise BadFile(path, f"front matter: expected YAML: {_where(error)}") from None
+    except (ValueError, RecursionError) as error:  # such as a 30th of February, or 10,000 brackets
+        raise BadFile(path, f"front matter: expected YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise BadFile(path, f"front matter: expected `key: value` lines, got {_kind(values)}")
+    return values
+
+
+def _where(error: Exception) -> str:
+    """What a YAML parser says, on one line; its lines are counted from the file's first."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None)
+    if mark is None or not problem:
+        return " ".join(str(error).split())
+    hint = "; put a text that holds `: ` in quotes" if "mapping values" in problem else ""
+    return f"{problem} in line {mark.line + 2}, column {mark.column + 1}{hint}"
+
+
+def _line(path: Path, values: Mapping[object, object], key: str) -> str:
+    value = values.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadFile(path, f"{key}: expected a text, got {_kind(value)}")
+    return " ".join(value.split())
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case str():
+            return "a text"
+        case _:
+            return "something else"
+
+
+def _first_words(body: str) -> str:
+    """The first line of text, for a file that does not say what it is for."""
+    return next((words for line in body.split("\n") if (words := line.strip("# \t"))), "")
