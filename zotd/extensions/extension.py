@@ -31,7 +31,7 @@ from zotd.extensions.discovery import Located
 from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
 from zotd.extensions.program import argv, environment
-from zotd.process.spawn import Child, SpawnError, spawn
+from zotd.process.spawn import Running, Spawner, SpawnError
 from zotd.protocol.frames import (
     CommandResponse,
     EventFrame,
@@ -82,11 +82,14 @@ class Extension:
         located: Located,
         surroundings: Surroundings,
         limits: Limits,
+        scope: Spawner,
         hear: Callable[[Extension, FromExtension], None],
         changed: Callable[[Extension], None],
         drained: Callable[[], Awaitable[None]],
     ) -> None:
-        """hear: gets every frame that is neither an answer nor part of the handshake.
+        """scope: starts its program.
+
+        hear: gets every frame that is neither an answer nor part of the handshake.
         changed: called when `state` has changed. drained: awaited before more is read.
         """
         self.located = located
@@ -100,6 +103,7 @@ class Extension:
         self.log_path = extension_log(surroundings.home, located.name)
         self._surroundings = surroundings
         self._limits = limits
+        self._scope = scope
         self._hear = hear
         self._changed = changed
         self._drained = drained
@@ -107,7 +111,7 @@ class Extension:
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._link = ExtensionLink(limits)
         self._journal: Journal | None = None
-        self._child: Child | None = None
+        self._child: Running | None = None
         self._outbox: Outbox | None = None
         self._stopping = False
         self._failure = ""
@@ -220,11 +224,11 @@ class Extension:
             child.close()
         await self._closed.wait()
 
-    async def _start(self) -> Child:
+    async def _start(self) -> Running:
         around, located = self._surroundings, self.located
         self._journal = Journal(self.log_path)
         self.remark(f"starting {self.name}/{located.manifest.version} at {now()}")
-        self._child = child = await spawn(
+        self._child = child = await self._scope.spawn(
             argv(located.manifest, located.directory),
             cwd=located.directory,
             env=environment(around.env, home=around.home, directory=located.directory, cwd=around.cwd),
@@ -235,7 +239,7 @@ class Extension:
             self._outbox = Outbox(child.stdin, self._limits)
         return child
 
-    async def _serve(self, child: Child) -> str:
+    async def _serve(self, child: Running) -> str:
         """Read frames until the end, and say what the end was."""
         if self._stopping:  # while it was being started
             return "was stopped"
@@ -373,7 +377,7 @@ class Extension:
             self._changed(self)
 
 
-def _how(child: Child) -> str:
+def _how(child: Running) -> str:
     """How a process ended, to follow its name."""
     if not child.exited.done():
         return "closed its stdout"

@@ -18,6 +18,7 @@ from zotd.extensions.intercept import Interception
 from zotd.extensions.panels import Panels
 from zotd.extensions.surface import Surface
 from zotd.extensions.tools import Tools
+from zotd.process.spawn import Scope
 from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
 from zotd.protocol.frames import (
     ClearNotes,
@@ -69,6 +70,7 @@ class ExtensionHost:
         self.interception = Interception(surface, limits)
         self._discovery = Discovery()
         self._extensions: dict[str, Extension] = {}
+        self._scope = Scope(limits)
         self._together = True
         self._early: dict[str, list[RegisterCommand | RegisterTool]] = {}
 
@@ -78,10 +80,17 @@ class ExtensionHost:
         """Start all at once; return when each is ready or has failed, at the latest after the time they
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
+        self._scope = Scope(self._limits)  # one for each generation: a reload leaves nothing of the last
         self._discovery = found = self._discover()
         self._extensions = {
             located.name: Extension(
-                located, self._around, self._limits, self._hear, self._changed, self._surface.drained
+                located,
+                self._around,
+                self._limits,
+                self._scope,
+                self._hear,
+                self._changed,
+                self._surface.drained,
             )
             for located in found.found
             if located.manifest.exec
@@ -108,10 +117,14 @@ class ExtensionHost:
                 self._join(extension)
 
     async def stop(self) -> None:
-        """Stop all together: `shutdown` and the end of input, then SIGTERM, then SIGKILL."""
+        """Stop all together: `shutdown` and the end of input, then SIGTERM, then SIGKILL.
+
+        Whatever they started is gone too when this returns, wherever it has put itself.
+        """
         async with asyncio.TaskGroup() as stopping:
             for extension in self._extensions.values():
                 stopping.create_task(extension.stop(), name=f"stop {extension.name}")
+        await self._scope.close()
 
     # Commands
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 
 from zotd.base.limits import Limits
-from zotd.process.spawn import Writer
+from zotd.process.spawn import Input
 
 
 class Outbox:
     """Frames on their way into one extension's standard input, bounded in number and bytes."""
 
-    def __init__(self, writer: Writer, limits: Limits) -> None:
+    def __init__(self, writer: Input, limits: Limits) -> None:
         self._writer = writer
         self._limits = limits
         self._sent = 0  # bytes ever given to the writer

@@ -13,8 +13,9 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from zotd.base.limits import Limits
 from zotd.process.explain import missing_env_program, why_not_started
 from zotd.process.group import members_run
 
@@ -29,6 +30,87 @@ _READS_IN_A_ROW = 4  # then other tasks get their turn, however fast the child w
 
 class SpawnError(Exception):
     """A program did not start. The message is one line with the path at fault and the fix."""
+
+
+class Input(Protocol):
+    """What a program reads. `Writer` is the real one."""
+
+    @property
+    def buffered(self) -> int: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Running(Protocol):
+    """A program that runs, as its owner sees it. `Child` is the real one; tests may give another."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdin(self) -> Input | None: ...
+
+    @property
+    def exited(self) -> asyncio.Future[int]: ...
+
+    async def read(self, n: int = READ_BYTES) -> bytes: ...
+
+    def signal_group(self, sig: int) -> None: ...
+
+    async def stop(self, grace_s: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Spawner(Protocol):
+    """Whatever starts programs. `Scope` is the real one; tests may give one without processes."""
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: Literal["pipe", "null"],
+        stderr: int | Literal["merge", "null"],
+    ) -> Running:
+        """As `Scope.spawn`. Raises SpawnError."""
+        ...
+
+
+class Scope:
+    """Programs that end together. Made without effects; whoever made it closes it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def warm(self) -> None:
+        """Prepare for the first `spawn`, beside whatever else there is to do before it."""
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: Literal["pipe", "null"],
+        stderr: int | Literal["merge", "null"],
+    ) -> Child:
+        """Start `argv` in a session and process group of its own; its output is read with `Child.read`.
+
+        stderr: a descriptor that the child writes to, or into the output, or nowhere.
+
+        Raises SpawnError.
+        """
+        return await spawn(argv, cwd=cwd, env=env, stdin=stdin, stderr=stderr)
+
+    async def close(self) -> None:
+        """End everything that was ever started here, with all it started in turn. Bounded."""
 
 
 class Writer:

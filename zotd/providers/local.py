@@ -15,7 +15,7 @@ from pathlib import Path
 from zotd.agent.ports import ModelRequest, ProviderError, ProviderEvent
 from zotd.base.limits import Limits
 from zotd.base.secret import Secret
-from zotd.process.spawn import Child, SpawnError, spawn
+from zotd.process.spawn import Child, Scope, SpawnError
 from zotd.providers.catalog import Choice
 from zotd.providers.http import Http
 from zotd.providers.openai_chat import OpenAIChat
@@ -33,6 +33,7 @@ class LocalServers:
     def __init__(self, limits: Limits, environ: Mapping[str, str]) -> None:
         self._limits = limits
         self._environ = environ
+        self._scope = Scope(limits)
         self._servers: dict[Path, _Server] = {}
         self._starting = asyncio.Lock()
 
@@ -54,6 +55,7 @@ class LocalServers:
             servers = tuple(self._servers.values())
             self._servers.clear()
             await asyncio.gather(*(self._end(server.child) for server in servers))
+            await self._scope.close()
 
     async def _start(self, weights: Path, window: int, max_output: int) -> _Server:
         if not weights.is_file():
@@ -63,7 +65,9 @@ class LocalServers:
         key = Secret(secrets.token_urlsafe(32))
         argv = [sys.executable, "-P", "-m", "zotd.providers.local_server"]
         try:
-            child = await spawn(argv, cwd=weights.parent, env=self._environ, stdin="pipe", stderr="null")
+            child = await self._scope.spawn(
+                argv, cwd=weights.parent, env=self._environ, stdin="pipe", stderr="null"
+            )
         except SpawnError as error:
             raise ProviderError(str(error)) from error
         try:

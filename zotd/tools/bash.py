@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from zotd.agent.ports import ToolFailed, ToolOutcome
 from zotd.base.limits import Limits
-from zotd.process.spawn import READ_BYTES, Child, SpawnError, spawn
+from zotd.process.spawn import READ_BYTES, Child, Scope, SpawnError
 from zotd.protocol.content import Text
 from zotd.tools.output import Kept, Live
 from zotd.tools.typed import TypedTool
@@ -42,6 +42,7 @@ class BashTool(TypedTool[BashArguments]):
         self._cwd = cwd
         self._env = env
         self._limits = limits
+        self._scope = Scope(limits)
         self._left: dict[Child, asyncio.Task[None]] = {}
 
     async def work(self, arguments: BashArguments, progress: Callable[[str], None]) -> ToolOutcome:
@@ -50,7 +51,7 @@ class BashTool(TypedTool[BashArguments]):
         began = time.monotonic()
         try:
             argv = [_shell(self._env), "-c", arguments.command]
-            child = await spawn(argv, cwd=self._cwd, env=self._env, stdin="null", stderr="merge")
+            child = await self._scope.spawn(argv, cwd=self._cwd, env=self._env, stdin="null", stderr="merge")
         except SpawnError as error:
             raise ToolFailed(str(error)) from error
         run = _Run(child, progress, self._env.get("TMPDIR"), self._limits)
@@ -61,7 +62,10 @@ class BashTool(TypedTool[BashArguments]):
         return _outcome(arguments.command, run.output, note, run.code, time.monotonic() - began)
 
     async def close(self) -> None:
-        """End everything that commands of this session left running. Bounded by `Limits.bash_kill_s`."""
+        """End everything that commands of this session left running, wherever it has gone. Bounded.
+
+        What is still in a command's group gets SIGTERM and `Limits.bash_kill_s` first.
+        """
         left, self._left = self._left, {}
         await asyncio.gather(*(child.stop(self._limits.bash_kill_s) for child in left))
         for child, draining in left.items():
@@ -69,6 +73,7 @@ class BashTool(TypedTool[BashArguments]):
             draining.cancel()
         if left:
             await asyncio.wait(left.values())
+        await self._scope.close()
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
