@@ -17,6 +17,7 @@ from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.cli.report import (
     ANSWERED,
+    BLOCKED,
     CREDENTIALS,
     FAILED,
     INTERRUPTED,
@@ -128,6 +129,8 @@ class Run:
             return self._end
         if outcome.stop == "length" or outcome.kind.startswith("limit_"):
             return LIMIT
+        if outcome.kind == "turn_blocked":
+            return BLOCKED
         if outcome.kind == "provider_auth":
             return CREDENTIALS
         if outcome.kind == "configuration":

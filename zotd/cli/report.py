@@ -11,10 +11,13 @@ from zotd.agent.loop import Outcome
 from zotd.daemon.connection import Outlet
 from zotd.wire.codec import encode, to_wire
 
-ANSWERED, FAILED, USAGE, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 4, 5, 124, 130
+ANSWERED, FAILED, USAGE, BLOCKED, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 124, 130
 """Exit codes; docs/cli.md says when."""
 
 _REASONS = {TIMED_OUT: "gave up: --timeout is over", INTERRUPTED: "interrupted", LIMIT: "a limit was reached"}
+
+_TOLD = ("command", "turn_blocked")
+"""Kinds of errors that the extension's own note has told."""
 
 _LINES_GATHERED = 256
 """Lines of one write: a model that never waits would fill the memory before the loop comes round."""
@@ -50,7 +53,7 @@ class TextReporter:
             self._write(outcome.text)
         if outcome.stop == "length":
             note("the answer was cut at the model's length limit")
-        if outcome.error and outcome.kind != "command":
+        if outcome.error and outcome.kind not in _TOLD:
             note(outcome.error + (f" ({outcome.hint})" if outcome.hint else ""))
         if code == TIMED_OUT:
             note(_REASONS[code])

@@ -13,6 +13,7 @@ import msgspec
 from zotd import __version__
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
+from zotd.agent.transcript import shown
 from zotd.base.reasoning import SAME
 from zotd.base.secret import Secret
 from zotd.daemon.pictures import pictures
@@ -109,7 +110,7 @@ async def session_messages(caller: Caller, params: m.SessionMessages) -> m.Messa
     first = max(0, params.since or 0)
     last = len(messages) if params.limit is None else first + max(0, params.limit)
     page = [
-        m.MessageRow(message_id=number, role=message.role, content=message.content, time=message.time)
+        m.MessageRow(message_id=number, role=message.role, content=shown(message).content, time=message.time)
         for number, message in enumerate(messages[first:last], first + 1)
     ]
     return m.Messages(messages=page, next=last if last < len(messages) else None)

@@ -245,9 +245,10 @@ class ZotFront:
         )
 
     def _get_messages(self, command: Command, session: Session) -> None:
+        from zotd.agent.transcript import shown
         from zotd.wire.codec import to_wire
 
-        rows = [to_wire(message) for message in session.transcript.messages]
+        rows = [to_wire(shown(message)) for message in session.transcript.messages]
         messages = [{**row, "content": dialect.blocks(row["content"])} for row in rows]
         self._reply(command, {"messages": messages})
 
