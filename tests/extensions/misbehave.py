@@ -367,10 +367,10 @@ def grandchild() -> None:
 
 @mode
 def tools() -> None:
-    """Registers the `offers` of its manifest, lists the capabilities it `says`, and does as a call's arguments say.
+    """Registers the `offers` of its manifest, has the capabilities it `says`, and does as a call's args say.
 
     exit: ends with that status. say: these frames, the id of the call filled in; otherwise an answer with
-    what it heard. What is called off is answered all the same, too late. `/poke-NAME` registers one more tool.
+    what it heard. What is called off is answered all the same, too late. `/poke-NAME` registers more.
     before, after: pipes that it opens when it has registered, or waits for until it does.
     """
     own = json.loads(Path("extension.json").read_text())
