@@ -9,18 +9,20 @@ from pathlib import Path
 
 from zotd.agent.loop import Model
 from zotd.agent.ports import Provider, Tool
-from zotd.agent.system_prompt import system_prompt
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
+from zotd.daemon.briefing import Briefing
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
-from zotd.extensions.discovery import discover
+from zotd.extensions.discovery import Discovery, discover
 from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import ExtensionHost
+from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
 from zotd.tools import builtin_tools, close_tools
+from zotd.tools.skill import SkillTool
 
 
 class Sessions:
@@ -32,6 +34,7 @@ class Sessions:
         self._providers = providers
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
+        self._briefings: dict[str, Briefing] = {}
 
     def open(self, spec: SessionSpec, *, late: bool = False) -> Session:
         """A new session. `start` loads its extensions; prompts wait for them.
@@ -47,20 +50,22 @@ class Sessions:
             if not late:
                 raise
             choice, provider = Choice(spec.provider, spec.model), Unavailable(str(missing))
-        builtin = builtin_tools(spec.cwd, spec.environ, self._limits)
+        briefing = Briefing(spec, self._limits)
+        builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits), SkillTool(briefing)]
         tools = _selected(builtin, spec.tools)
         session = Session(
             session_id=str(uuid.uuid4()),
             cwd=spec.cwd,
             provider=choice.provider,
-            model=_model(choice, provider, spec, tools),
-            tools=tools,
+            model=_model(choice, provider, spec, briefing.prompt(tools.values(), able=choice.tools)),
+            tools={tool.name: tool for tool in briefing.offered(tools.values())},
             limits=self._limits,
             max_steps=spec.max_steps or self._limits.max_steps,
             tasks=self._tasks,
             trusted=spec.trusted,
         )
         self._open[session.id] = (session, spec, builtin)
+        self._briefings[session.id] = briefing
         return session
 
     def start(self, session: Session) -> None:
@@ -69,7 +74,7 @@ class Sessions:
         home = zot_home(spec.environ)
         around = Surroundings(home, spec.cwd, spec.environ, session.provider, session.model.id, session.id)
         host = ExtensionHost(
-            lambda: discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted),
+            lambda: self._discover(session, spec, home),
             around,
             surface=session,
             toolbox=session.toolbox,
@@ -78,6 +83,29 @@ class Sessions:
         )
         session.connect(host)
         session.loading = self._tasks.create_task(host.start(), name=f"extensions of {session.id}")
+
+    def _discover(self, session: Session, spec: SessionSpec, home: Path) -> Discovery:
+        """What its host is to load; the model is told of the rest of what they and the folder bring."""
+        found = discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted)
+        if session.id in self._open:
+            self._brief(session, found)
+        return found
+
+    def _brief(self, session: Session, found: Discovery) -> None:
+        """Read skills and instructions again: from the next request on the model knows them."""
+        briefing, (_, spec, builtin) = self._briefings[session.id], self._open[session.id]
+        for complaint in briefing.read(found.found):
+            session.publish(ExtNotify(extension="zotd", level="warn", message=complaint))
+        tools = _selected(builtin, spec.tools).values()
+        offered = briefing.offered(tools)
+        for tool in tools:
+            if tool.name == SkillTool.name:
+                if tool in offered:
+                    session.toolbox.add(tool)
+                else:
+                    session.toolbox.remove(tool.name)
+        system = briefing.prompt(tools, able=session.model.tools)
+        session.model = replace(session.model, system=system)
 
     def get(self, session_id: str) -> Session | None:
         entry = self._open.get(session_id)
@@ -90,7 +118,9 @@ class Sessions:
         choice = chosen(spec)
         # A model file is a process of its own; elsewhere one provider serves every model of its API.
         provider = self._providers.open(choice) if choice.weights is not None else session.model.provider
-        session.model = _model(choice, provider, spec, _selected(builtin, spec.tools))
+        tools = _selected(builtin, spec.tools).values()
+        system = self._briefings[session.id].prompt(tools, able=choice.tools)
+        session.model = _model(choice, provider, spec, system)
         self._open[session.id] = (session, spec, builtin)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
@@ -118,6 +148,7 @@ class Sessions:
         """Abort its turn, stop its extensions, end what its shell commands left behind."""
         if (entry := self._open.pop(session.id, None)) is not None:
             await session.close()
+            del self._briefings[session.id]
             await close_tools(entry[2])
 
     async def close_all(self) -> None:
@@ -127,12 +158,11 @@ class Sessions:
         await self._providers.close()
 
 
-def _model(choice: Choice, provider: Provider, spec: SessionSpec, tools: dict[str, Tool]) -> Model:
-    offered = list(tools.values()) if choice.tools else []
+def _model(choice: Choice, provider: Provider, spec: SessionSpec, system: str) -> Model:
     return Model(
         provider=provider,
         id=choice.model,
-        system=system_prompt(spec.cwd, offered, spec.system_prompt, spec.append_system_prompt),
+        system=system,
         reasoning=spec.reasoning,
         window=choice.window,
         tools=choice.tools,
