@@ -225,7 +225,7 @@ class Loop:
         if self.hooks is not None:
             said = await self.hooks.tool_call(call)
             if isinstance(said, Refused):
-                return _refused(said.reason)
+                return replace(_refused(said.reason), details={"refused_by": said.by})
             if modified_by := said.by:
                 call = ToolCall(id=call.id, name=call.name, args=said.args)
         outcome = await self._run_tool(tool, call)

@@ -24,7 +24,7 @@ _LINES_GATHERED = 256
 
 
 class TextReporter:
-    """The answer on standard output; notes of extensions and errors on standard error."""
+    """The answer on standard output; notes of extensions, what they refused, and errors on standard error."""
 
     full = False
     capabilities: frozenset[str] = frozenset()
@@ -39,6 +39,9 @@ class TextReporter:
                 note(f"[{event['extension']}] {event['level']}: {event['message']}")
             case "ext_display" | "ext_insert":
                 self._write(event["text"])
+            case "tool_result" if by := event["details"].get("refused_by"):
+                words = " ".join(block.get("text", "") for block in event["content"])
+                note(f"[{by}] refused {event['details']['tool']}: {words}")
             case "retry":
                 note(event["message"])
             case _:

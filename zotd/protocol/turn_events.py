@@ -184,7 +184,8 @@ class ToolResulted(EventBase, frozen=True, kw_only=True, tag="tool_result"):
     id: of the call.
     is_error: whether it failed.
     content: text and images, as the model gets them.
-    details: for front ends: `tool`, and where they apply `extension`, `diff` and `modified_by`.
+    details: for front ends: `tool`, and where they apply `extension`, `diff`, `modified_by` (a list of
+        extensions) and `refused_by` (an extension).
 
     Example: {"type":"tool_result","id":"toolu_1","is_error":false,"content":[{"type":"text","text":"hi"}],"details":{"tool":"bash"}}
     """  # noqa: E501

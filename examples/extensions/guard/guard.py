@@ -28,7 +28,7 @@ def verdict(tool, args):
     command = str(args.get("command", "")) if tool == "bash" else ""
     for pattern, danger in DANGERS.items():
         if re.search(pattern, command):
-            return {"block": True, "reason": f"refused: {danger}. Ask the user to do it by hand: {command}"}
+            return {"block": True, "reason": f"{danger}, so this was not run: {command}"}
     return {}
 
 

@@ -44,7 +44,7 @@ class View:
     """The panel: where the cursor is, and what is being typed. `typed` is None while nothing is."""
 
     def __init__(self, todos):
-        self.todos, self.at, self.typed = todos, 0, None
+        self.todos, self.open, self.at, self.typed = todos, False, 0, None
 
     def panel(self):
         rows = [f"{'>' if row == self.at else ' '} {line}" for row, line in enumerate(self.todos.lines())]
@@ -96,6 +96,7 @@ for line in sys.stdin:
             )
             send(type="ready")
         case "command_invoked":
+            view.open = True
             opened = {"id": PANEL, **view.panel()}
             send(type="command_response", id=frame["id"], action="open_panel", open_panel=opened)
         case "panel_key":
@@ -106,10 +107,10 @@ for line in sys.stdin:
                 todos.add(str(added))
             listed = "\n".join(todos.lines()) or "Nothing to do."
             send(type="tool_result", id=frame["id"], content=[{"type": "text", "text": listed}])
-            # Drawn even if the panel is closed: the host ignores that.
-            send(type="panel_render", panel_id=PANEL, **view.panel())
+            if view.open:
+                send(type="panel_render", panel_id=PANEL, **view.panel())
         case "panel_close":
-            view.typed = None
+            view.open, view.typed = False, None
         case "shutdown":
             send(type="shutdown_ack")
             break
