@@ -64,11 +64,9 @@ def _picture(block: Mapping[str, Any], limits: Limits) -> Text | Image:
         return Text(f"(a picture of type {mime_type} was left out; models take {', '.join(PICTURES)})")
     # Programs that encode for mail break the lines; models want one.
     data = "".join(data.split())
-    size = len(data) // 4 * 3
-    if size > limits.image_bytes + 2:
-        return Text(
-            f"(a picture of about {size} bytes was left out; at most {limits.image_bytes} can be shown)"
-        )
+    size = len(data) // 4 * 3 - data[-2:].count("=")
+    if size > limits.image_bytes:
+        return Text(f"(a picture of {size} bytes was left out; at most {limits.image_bytes} can be shown)")
     try:
         binascii.a2b_base64(data.encode(), strict_mode=True)
     except binascii.Error as error:
