@@ -141,6 +141,13 @@ class World:
             self._more.clear()
             await self._more.wait()
 
+    async def ran(self) -> Invocation:
+        """The first command that an extension wanted run, as soon as it did."""
+        while not self.runs:
+            self._more.clear()
+            await self._more.wait()
+        return self.runs[0]
+
     def seen(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 

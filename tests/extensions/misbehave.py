@@ -404,4 +404,108 @@ def tools() -> None:
                 return
 
 
+@mode
+def floods() -> None:
+    """Pushes 100,000 notes when it is poked, then answers."""
+    greet()
+
+    def answer(frame: Frame) -> None:
+        raw(b"".join(b'{"type":"notify","message":"%d"}\n' % number for number in range(100_000)))
+        display(frame)
+
+    serve(answer)
+
+
+@mode
+def long_line() -> None:
+    """Says a line of 20 MiB before its answer; `/poke answer` gets such a line for an answer."""
+    greet()
+
+    def answer(frame: Frame) -> None:
+        if frame["args"] == "answer":
+            display(frame, "x" * (20 << 20))
+            return
+        send(type="notify", message="x" * (20 << 20))
+        send(type="notify", message="still in step")
+        display(frame)
+
+    serve(answer)
+
+
+@mode
+def never_acks() -> None:
+    """Leaves when it is told to, without a word."""
+    greet()
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            send(type="register_command", name="poke", description="poke it")
+            send(type="ready")
+        elif frame["type"] == "shutdown":
+            sys.exit(5)
+
+
+@mode
+def hello_late() -> None:
+    """Says nothing until somebody opens the FIFO `gate` for writing."""
+    Path("gate").read_bytes()
+    greet()
+    serve(display)
+
+
+@mode
+def silent_in_intercept() -> None:
+    """Wants to decide on everything, and never does."""
+    greet()
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            send(type="subscribe", intercept=["turn_start", "tool_call", "assistant_message"])
+            send(type="register_command", name="poke", description="poke it")
+            send(type="ready")
+        elif frame["type"] == "command_invoked":
+            display(frame)
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def slash_inside_call() -> None:
+    """Runs a command of its own inside its own tool call, and answers the call once it was run."""
+    greet()
+    call = ""
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            send(type="register_command", name="poke", description="poke it")
+            send(type="register_tool", name="ask", description="ask a person")
+            send(type="ready")
+        elif frame["type"] == "tool_call":
+            call = frame["id"]
+            send(type="submit_slash", text="/poke from inside")
+        elif frame["type"] == "command_invoked":
+            display(frame)
+            send(type="tool_result", id=call, content=[{"type": "text", "text": frame["args"]}])
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def daemonizes() -> None:
+    """Leaves a daemon behind, forked twice in a session of its own; its pid is in the file `daemon.pid`."""
+    greet()
+
+    def answer(frame: Frame) -> None:
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                Path("daemon.pid").write_text(str(os.getpid()))
+                os.write(writing, b"written")
+                wait_for_ever()
+            os._exit(0)
+        os.wait()
+        os.read(reading, 1)
+        display(frame)
+
+    serve(answer)
+
+
 MODES[sys.argv[1]]()
