@@ -54,10 +54,12 @@ class ExtensionHost:
         toolbox: Toolbox,
         limits: Limits,
         tasks: asyncio.TaskGroup,
+        scope: Callable[[Limits], Scope] = Scope,
     ) -> None:
         """discover: reads the manifests, at the start and at each reload. around: what extensions are told.
 
         surface: the session. toolbox: where the tools of extensions are offered.
+        scope: makes what starts their programs, one for each generation.
         """
         self._discover = discover
         self._around = around
@@ -70,7 +72,8 @@ class ExtensionHost:
         self.interception = Interception(surface, limits)
         self._discovery = Discovery()
         self._extensions: dict[str, Extension] = {}
-        self._scope = Scope(limits)
+        self._new_scope = scope
+        self._scope = scope(limits)
         self._together = True
         self._early: dict[str, list[RegisterCommand | RegisterTool]] = {}
 
@@ -80,7 +83,7 @@ class ExtensionHost:
         """Start all at once; return when each is ready or has failed, at the latest after the time they
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
-        self._scope = Scope(self._limits)  # one for each generation: a reload leaves nothing of the last
+        self._scope = self._new_scope(self._limits)  # one for each generation: a reload leaves nothing of the last
         self._discovery = found = self._discover()
         self._extensions = {
             located.name: Extension(
