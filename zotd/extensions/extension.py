@@ -163,7 +163,7 @@ class Extension:
         """Tell an extension that wants to know that the answer to its tool call is not awaited any more."""
         if isinstance(question, ToolCallFrame) and "tool_cancel" in self.capabilities:
             with contextlib.suppress(AskFailed):
-                self.send(ToolCancel(id=number))
+                self.send(ToolCancel(id=number, session_id=question.session_id))
 
     def send(self, frame: FromHost) -> None:
         """Queue one frame. Raises ExtensionGone, or NotReading when its queue is full."""

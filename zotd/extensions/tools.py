@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from zotd.agent.ports import ToolOutcome
@@ -69,11 +69,14 @@ class Tools:
             if tool.extension.name == extension and not tool.extension.gone
         ]
 
-    def clear(self) -> None:
-        """Forget every registration: the set of extensions is loaded anew. What was activated stays so."""
-        for name in self._by_name:
+    def clear(self, but: Container[str] = ()) -> None:
+        """Forget every registration: the set of extensions is loaded anew. What was activated stays so.
+
+        but: extensions whose names stay taken, because they may yet come back.
+        """
+        for name in [name for name, tool in self._by_name.items() if tool.extension.name not in but]:
             self._toolbox.remove(name)
-        self._by_name.clear()
+            del self._by_name[name]
 
     def obstacle(self, tool: ExtensionTool) -> str:
         """Why a tool cannot be called now, for the model; "" when it can."""

@@ -1,0 +1,117 @@
+"""Owns what a reload leaves behind: its outcome, and what must not change hands because it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zotd.agent.ports import Hooks, Refused, Verdict
+from zotd.extensions.discovery import Discovery
+from zotd.protocol.content import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadError:
+    """One extension that is not as the user wants it. `path`: its manifest or its directory."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did, by names. stopped: what ran before. loaded: what the manifests name now.
+
+    ready: what of it came up in the time a set gets together. errors: everything that is wrong, in full.
+    """
+
+    stopped: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
+    errors: list[ReloadError] = field(default_factory=list)
+
+
+class Former:
+    """What belonged to whom before a reload. What has not come back keeps it: a guard that fails to start
+    again must not give way to what it stood in front of.
+    """
+
+    def __init__(self) -> None:
+        self._directories: dict[Path, str] = {}
+        self._commands: dict[str, str] = {}
+
+    def shadow(self, found: Discovery) -> set[str]:
+        """Keep a broken manifest's former name from going to another extension of that name.
+
+        Returns the names that are expected: those found, and those whose manifest is broken.
+        """
+        broken = {
+            self._directories[error.directory]
+            for error in found.errors
+            if error.directory in self._directories
+        }
+        for located in [located for located in found.found if located.name in broken]:
+            if self._directories.get(located.directory) != located.name:
+                found.found.remove(located)
+                found.shadowed.append(located)
+        self._directories |= {located.directory: located.name for located in found.found}
+        return broken | {located.name for located in found.found}
+
+    def remember(self, commands: dict[str, str]) -> None:
+        """These names, whose owners are the values, are given up for a reload."""
+        self._commands |= {name.casefold(): owner for name, owner in commands.items()}
+
+    def expect(self, extensions: Container[str]) -> None:
+        """Whoever is not among these will not come back: its names are free."""
+        self._commands = {name: owner for name, owner in self._commands.items() if owner in extensions}
+
+    def back(self, extension: str) -> None:
+        """It came up again: what it does not register now is free."""
+        self._commands = {name: owner for name, owner in self._commands.items() if owner != extension}
+
+    def refusal(self, command: str, extension: str) -> str:
+        """Why `extension` cannot have a command; "" when it can."""
+        owner = self._commands.get(command.removeprefix("/").casefold(), extension)
+        if owner == extension:
+            return ""
+        return f"command {command} was refused: extension {owner} had it and has not come back"
+
+
+class SteadyHooks:
+    """Hooks that hold while the extensions behind them are loaded anew.
+
+    Nothing is decided while who decides is away, nor by a set that was stopped in the middle of a decision.
+    """
+
+    def __init__(
+        self, hooks: Hooks, generation: Callable[[], int], loaded: Callable[[], Awaitable[None]]
+    ) -> None:
+        """generation: changes when extensions are stopped. loaded: waits until they are back."""
+        self._hooks = hooks
+        self._generation = generation
+        self._loaded = loaded
+
+    def withholding(self) -> list[str]:
+        """As the hooks behind it."""
+        return self._hooks.withholding()
+
+    async def turn_start(self, step: int) -> Verdict:
+        """As the hooks behind it, once these are loaded."""
+        return await self._decide(lambda: self._hooks.turn_start(step))
+
+    async def tool_call(self, call: ToolCall) -> Verdict:
+        """As the hooks behind it, once these are loaded."""
+        return await self._decide(lambda: self._hooks.tool_call(call))
+
+    async def assistant_message(self, text: str) -> Verdict:
+        """As the hooks behind it, once these are loaded."""
+        return await self._decide(lambda: self._hooks.assistant_message(text))
+
+    async def _decide(self, ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
+        while True:
+            await self._loaded()
+            generation = self._generation()
+            verdict = await ask()
+            if isinstance(verdict, Refused) or generation == self._generation():
+                return verdict

@@ -1,0 +1,229 @@
+"""Owns the extensions that sessions of one directory share: one process, a face of it for each session.
+
+A manifest asks for it with `"instances": "workspace"`. The process belongs to whoever is in it: the first
+session starts it, with that session's environment, and the last one to leave ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from zotd.base.limits import Limits
+from zotd.extensions.asking import AnyAnswer, ExtensionGone, Question
+from zotd.extensions.discovery import Located
+from zotd.extensions.extension import Extension, Surroundings
+from zotd.process.spawn import Scope, Spawner
+from zotd.protocol.frames import FromExtension, FromHost, RegisterCommand, RegisterTool, Subscribe
+from zotd.protocol.session import ExtensionState
+
+Key: TypeAlias = tuple[Path, Path, Path]
+"""What makes two extensions of two sessions the same: directory of the manifest, project, home."""
+
+Standing: TypeAlias = RegisterCommand | RegisterTool | Subscribe
+
+
+class SharedExtensions:
+    """Every shared process of one daemon. `tasks` owns what runs."""
+
+    def __init__(self, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+        self._limits = limits
+        self._tasks = tasks
+        self._processes: dict[Key, SharedProcess] = {}
+
+    async def process(self, located: Located, around: Surroundings) -> SharedProcess:
+        """The process to be in; begun if there is none, once one that ends has ended: two of them would
+        meet in one directory.
+        """
+        key = (located.directory, around.cwd, around.home)
+        while (process := self._processes.get(key)) is not None:
+            if not process.ending:
+                return process
+            await asyncio.wait([process.life])
+        process = self._processes[key] = SharedProcess(located, around, self._limits)
+        process.life = self._tasks.create_task(process.live(), name=f"shared extension {located.name}")
+        process.life.add_done_callback(lambda _: self._processes.pop(key))
+        return process
+
+
+class SharedProcess:
+    """One process and the sessions in it.
+
+    life: ends when the process has. ending: whether the last session is about to leave.
+    """
+
+    life: asyncio.Task[None]
+
+    def __init__(self, located: Located, around: Surroundings, limits: Limits) -> None:
+        self._scope = Scope(limits)
+        self.extension = Extension(
+            located, around, limits, self._scope, self._hear, self._changed, self._drained
+        )
+        self._members: dict[str, Member] = {}
+        self._standing: dict[tuple[type[Standing], str], Standing] = {}
+        self._left = False
+
+    @property
+    def ending(self) -> bool:
+        return self._left or self.extension.gone
+
+    async def live(self) -> None:
+        """From the start of the process until nothing of it is left."""
+        try:
+            await self.extension.live()
+        finally:
+            await self._scope.close()
+
+    def admit(self, member: Member) -> None:
+        """What was offered to all so far is offered to this session too."""
+        self._members[member.session_id] = member
+        for frame in self._standing.values():
+            member.hear(frame)
+        member.follow(self.extension)
+
+    async def leave(self, member: Member) -> int:
+        """Take a session out; with the last one the process ends. How many stay."""
+        others = len(self._members) - 1
+        if others:
+            del self._members[member.session_id]
+            return others
+        self._left = True
+        await self.extension.stop()
+        await asyncio.wait([self.life])
+        return 0
+
+    def _hear(self, extension: Extension, frame: FromExtension) -> None:
+        """Hand a frame to the session it names. What it offers without naming one is offered to all."""
+        if isinstance(frame, Standing) and not frame.session_id:
+            self._keep(frame)
+            for member in tuple(self._members.values()):
+                member.hear(frame)
+        elif (named := self._members.get(frame.session_id)) is not None:
+            named.hear(frame)
+        else:
+            why = f"session {frame.session_id!r} is not here" if frame.session_id else "it names no session"
+            extension.remark(f"{frame.__struct_config__.tag} was dropped: {why}")
+
+    def _keep(self, frame: Standing) -> None:
+        name = "" if isinstance(frame, Subscribe) else frame.name
+        before = self._standing.get((type(frame), name))
+        if isinstance(frame, Subscribe) and isinstance(before, Subscribe):
+            frame = Subscribe(
+                events=[*dict.fromkeys(before.events + frame.events)],
+                intercept=[*dict.fromkeys(before.intercept + frame.intercept)],
+            )
+        self._standing[type(frame), name] = frame
+
+    def _changed(self, extension: Extension) -> None:
+        for member in tuple(self._members.values()):
+            member.follow(extension)
+
+    async def _drained(self) -> None:
+        for member in tuple(self._members.values()):
+            await member.drained()
+
+
+class Member(Extension):
+    """A shared extension as one session sees it. Its `live` lasts while the session is in the process.
+
+    shared_with: how many other sessions kept the process when this one left.
+    """
+
+    def __init__(
+        self,
+        shared: SharedExtensions,
+        located: Located,
+        surroundings: Surroundings,
+        limits: Limits,
+        scope: Spawner,
+        hear: Callable[[Extension, FromExtension], None],
+        changed: Callable[[Extension], None],
+        drained: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(located, surroundings, limits, scope, hear, changed, drained)
+        self.shared_with = 0
+        self._shared = shared
+        self._process: SharedProcess | None = None
+        self._asking: set[asyncio.Timeout] = set()
+
+    @property
+    def session_id(self) -> str:
+        """Of the session that sees it."""
+        return self._surroundings.session_id
+
+    def remark(self, text: str) -> None:
+        if self._process is not None:
+            self._process.extension.remark(text)
+
+    async def ask(self, question: Question, within: float | None, answer: type[AnyAnswer]) -> AnyAnswer:
+        process = self._running()
+        question = msgspec.structs.replace(question, session_id=self.session_id)
+        until_left = asyncio.timeout(None)
+        try:
+            async with until_left:
+                self._asking.add(until_left)
+                with self.calls.counting(question):
+                    return await process.extension.ask(question, within, answer)
+        except TimeoutError:  # the process goes on with its other sessions, this one waits no longer
+            raise ExtensionGone(f"extension {self.name} was stopped") from None
+        finally:
+            self._asking.discard(until_left)
+
+    def send(self, frame: FromHost) -> None:
+        self._running().extension.send(msgspec.structs.replace(frame, session_id=self.session_id))
+
+    def _running(self) -> SharedProcess:
+        if self._process is None or self.gone:
+            raise ExtensionGone(f"extension {self.name} is not running")
+        return self._process
+
+    async def live(self) -> None:
+        process = await self._shared.process(self.located, self._surroundings)
+        # Entered even if it is to leave again at once: a process with nobody in it would never end.
+        self._process = process
+        process.admit(self)
+        if self._stopping:
+            await self._leave(process)
+        await self._closed.wait()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._process is not None and not self.gone:
+            await self._leave(self._process)
+
+    async def _leave(self, process: SharedProcess) -> None:
+        self.shared_with = await process.leave(self)
+        self._over("stopped", None)
+        for until_left in self._asking:
+            until_left.reschedule(asyncio.get_running_loop().time())
+
+    def _over(self, state: ExtensionState, error: str | None) -> None:
+        """This session's part in it is over, once."""
+        if self.gone:
+            return
+        self.gone = True
+        self.state, self.error = state, error
+        self._changed(self)
+        self.settled.set()
+        self._closed.set()
+
+    def hear(self, frame: FromExtension) -> None:
+        """The process said something to this session."""
+        if not self.gone:
+            self._hear(self, frame)
+
+    def follow(self, extension: Extension) -> None:
+        """The process came to another state, and so this session's face of it."""
+        self.capabilities = extension.capabilities
+        if extension.gone:
+            self._over(extension.state, extension.error)
+        elif extension.state != "starting":
+            self._become(extension.state)
+
+    async def drained(self) -> None:
+        """Until this session's clients have caught up."""
+        await self._drained()
