@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import get_args
 
@@ -16,6 +16,8 @@ from zotd.extensions.discovery import Discovery, LoadError, Located
 from zotd.extensions.extension import Extension, Surroundings
 from zotd.extensions.intercept import Interception
 from zotd.extensions.panels import Panels
+from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
+from zotd.extensions.shared import Member, SharedExtensions
 from zotd.extensions.surface import Surface
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
@@ -37,7 +39,7 @@ from zotd.protocol.frames import (
 )
 from zotd.protocol.session import ExtensionInfo, ExtensionState, NoteLevel
 
-__all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation"]
+__all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation", "ReloadError", "Reloaded"]
 
 LEVELS: frozenset[str] = frozenset(get_args(NoteLevel))
 
@@ -54,11 +56,13 @@ class ExtensionHost:
         toolbox: Toolbox,
         limits: Limits,
         tasks: asyncio.TaskGroup,
+        shared: SharedExtensions | None = None,
         scope: Callable[[Limits], Scope] = Scope,
     ) -> None:
         """discover: reads the manifests, at the start and at each reload. around: what extensions are told.
 
         surface: the session. toolbox: where the tools of extensions are offered.
+        shared: the processes that the sessions of a daemon share; without it this one shares none.
         scope: makes what starts their programs, one for each generation.
         """
         self._discover = discover
@@ -76,6 +80,14 @@ class ExtensionHost:
         self._scope = scope(limits)
         self._together = True
         self._early: dict[str, list[RegisterCommand | RegisterTool]] = {}
+        self._shared = SharedExtensions(limits, tasks) if shared is None else shared
+        self._former = Former()
+        self._lives: list[asyncio.Task[None]] = []
+        self._changing = asyncio.Lock()
+        self._reloading: asyncio.Task[Reloaded] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._generation = 0
+        self.hooks = SteadyHooks(self.interception, lambda: self._generation, self.loaded)
 
     # Life
 
@@ -83,29 +95,112 @@ class ExtensionHost:
         """Start all at once; return when each is ready or has failed, at the latest after the time they
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
-        self._scope = self._new_scope(self._limits)  # one for each generation: a reload leaves nothing of the last
-        self._discovery = found = self._discover()
-        self._extensions = {
-            located.name: Extension(
-                located,
-                self._around,
-                self._limits,
-                self._scope,
-                self._hear,
-                self._changed,
-                self._surface.drained,
-            )
-            for located in found.found
-            if located.manifest.exec
-        }
+        async with self._changing:
+            self._scope.warm()
+            self._begin(self._discover())
+            await self._settle()
+
+    async def loaded(self) -> None:
+        """Until no start and no reload is under way; both are bounded."""
+        if self._changing.locked():
+            async with self._changing:
+                pass
+
+    async def reload(self) -> Reloaded:
+        """Stop every extension, read the manifests anew and start what they name now.
+
+        Waits for a start that is under way, then a while for tool calls that run. Who asks while a reload
+        runs gets the outcome of that one. Goes on when its caller is cancelled; `stop` ends it.
+        """
+        if self._reloading is None or self._reloading.done():
+            self._reloading = self._tasks.create_task(self._reload(), name="reload of extensions")
+        reloading = self._reloading
+        await asyncio.wait([reloading])
+        if reloading.cancelled():
+            why = "the session ended while its extensions were loaded anew"
+            return Reloaded(errors=[ReloadError(str(self._around.cwd), why)])
+        return reloading.result()
+
+    async def stop(self) -> None:
+        """Stop all together: `shutdown` and the end of input, then SIGTERM, then SIGKILL.
+
+        Whatever they started is gone too when this returns, wherever it has put itself.
+        """
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.wait([self._reloading])
+        await self._stop_all()
+
+    async def _reload(self) -> Reloaded:
+        async with self._changing:
+            await self._calm()
+            before = [extension for extension in self._extensions.values() if not extension.gone]
+            self._former.remember({command.name: command.extension for command in self._commands.all()})
+            self._generation += 1
+            await self._stop_all()
+            found = self._discover()
+            expected = self._former.shadow(found)
+            self._former.expect(expected)
+            self._begin(found)
+            await self._settle(expected)
+            return self._outcome(before)
+
+    async def _calm(self) -> None:
+        """Let tool calls and decisions end, within a bound."""
+        try:
+            async with asyncio.timeout(self._limits.reload_s):
+                for extension in self._extensions.values():
+                    await extension.calls.ended()
+                await self.hooks.decided()
+        except TimeoutError:
+            return
+
+    async def _stop_all(self) -> None:
+        """By a task of its own, which `stop` joins when it ends a reload that has come this far."""
+        if self._ending is None or self._ending.done():
+            self._ending = self._tasks.create_task(self._end_all(), name="stop of extensions")
+        await asyncio.wait([self._ending])
+
+    async def _end_all(self) -> None:
+        async with asyncio.TaskGroup() as stopping:
+            for extension in self._extensions.values():
+                stopping.create_task(extension.stop(), name=f"stop {extension.name}")
+        if self._lives:  # what they say last must not reach those that come after them
+            await asyncio.wait(self._lives)
+        await self._scope.close()
+
+    def _begin(self, found: Discovery) -> None:
+        """Start what was found and tell of what cannot be."""
+        self._scope = Scope(self._limits)  # one for each generation: a reload leaves nothing of the last
+        self._discovery = found
+        self._together = True
+        self._early.clear()
+        runnable = [located for located in found.found if located.manifest.exec]
+        self._extensions = {located.name: self._extension(located) for located in runnable}
         for error in found.errors:
             self._surface.publish(ExtState(extension=error.extension, state="failed", error=str(error)))
             self._surface.failed(error.extension, str(error))
         for located in found.untrusted:
             self._surface.publish(ExtState(extension=located.name, state="untrusted"))
-        for extension in self._extensions.values():
+        self._lives = []
+        for rank, extension in enumerate(self._extensions.values()):
+            extension.rank = rank
             self._surface.publish(ExtState(extension=extension.name, state="starting"))
-            self._tasks.create_task(extension.live(), name=f"extension {extension.name}")
+            self._lives.append(self._tasks.create_task(extension.live(), name=f"extension {extension.name}"))
+
+    def _extension(self, located: Located) -> Extension:
+        around, drained = self._around, self._surface.drained
+        if located.manifest.instances == "workspace":
+            return Member(
+                self._shared, located, around, self._limits, self._scope, self._hear, self._changed, drained
+            )
+        return Extension(located, around, self._limits, self._scope, self._hear, self._changed, drained)
+
+    async def _settle(self, expected: Collection[str] = ()) -> None:
+        """Wait for the set, then give out the names.
+
+        expected: extensions whose names of before stay theirs until they come up.
+        """
         try:
             async with asyncio.timeout(self._limits.ready_together_s):
                 for extension in self._extensions.values():
@@ -113,21 +208,35 @@ class ExtensionHost:
         except TimeoutError:
             pass
         self._together = False
+        up = {extension.name for extension in self._extensions.values() if extension.running}
+        self._tools.clear(but=frozenset(expected) - up)
+        for name in up:
+            self._former.back(name)
         for extension in self._extensions.values():
             for frame in self._early.pop(extension.name, ()):
                 self._register(extension, frame)
-            if extension.settled.is_set():
+            if extension.running:
                 self._join(extension)
 
-    async def stop(self) -> None:
-        """Stop all together: `shutdown` and the end of input, then SIGTERM, then SIGKILL.
-
-        Whatever they started is gone too when this returns, wherever it has put itself.
-        """
-        async with asyncio.TaskGroup() as stopping:
-            for extension in self._extensions.values():
-                stopping.create_task(extension.stop(), name=f"stop {extension.name}")
-        await self._scope.close()
+    def _outcome(self, before: list[Extension]) -> Reloaded:
+        """What a reload did, with a note about each shared process that others kept."""
+        errors = [ReloadError(str(error.path), str(error)) for error in self._discovery.errors]
+        errors += [
+            ReloadError(str(extension.located.directory), extension.error)
+            for extension in self._extensions.values()
+            if extension.error
+        ]
+        for extension in before:
+            if isinstance(extension, Member) and extension.shared_with:
+                why = f"extension {extension.name} was not started anew: other sessions use its process"
+                errors.append(ReloadError(str(extension.located.directory), why))
+                self._surface.publish(ExtNotify(extension=extension.name, level="warn", message=why))
+        return Reloaded(
+            stopped=[extension.name for extension in before],
+            loaded=[located.name for located in self._discovery.found],
+            ready=[row.name for row in self.states() if row.state in ("ready", "auto_ready")],
+            errors=errors,
+        )
 
     # Commands
 
@@ -209,7 +318,7 @@ class ExtensionHost:
             return
         if isinstance(frame, RegisterTool):
             refused = self._tools.claim(extension, frame)
-        else:
+        elif not (refused := self._former.refusal(frame.name, extension.name)):
             refused = self._commands.claim(frame.name, frame.description, extension.name)
         if refused:
             extension.remark(refused)
@@ -235,6 +344,7 @@ class ExtensionHost:
         )
         if not extension.gone:
             if not self._together:
+                self._former.back(extension.name)
                 self._join(extension)
             return
         self.panels.release(extension)
