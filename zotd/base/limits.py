@@ -34,6 +34,8 @@ class Limits:
     """`tool_call` to `tool_result`, unless the manifest says otherwise or the tool waits for a person."""
     shutdown_s: float = 2.0
     """`shutdown` to exit, for all extensions together, as the protocol document says."""
+    reload_s: float = 5.0
+    """For tool calls that run when extensions are to be loaded anew."""
     terminate_s: float = 1.0
     """SIGTERM to SIGKILL."""
     last_words_s: float = 0.1

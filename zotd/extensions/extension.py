@@ -124,6 +124,11 @@ class Extension:
         """As the manifest has it."""
         return self.located.name
 
+    @property
+    def running(self) -> bool:
+        """Whether it is ready and has not ended."""
+        return self.settled.is_set() and not self.gone
+
     def remark(self, text: str) -> None:
         """A line of ours in its log."""
         if self._journal is not None:

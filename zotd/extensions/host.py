@@ -138,6 +138,8 @@ class ExtensionHost:
             self._former.remember({command.name: command.extension for command in self._commands.all()})
             self._generation += 1
             await self._stop_all()
+            self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
+            self._scope.warm()
             found = self._discover()
             expected = self._former.shadow(found)
             self._former.expect(expected)
@@ -171,7 +173,6 @@ class ExtensionHost:
 
     def _begin(self, found: Discovery) -> None:
         """Start what was found and tell of what cannot be."""
-        self._scope = Scope(self._limits)  # one for each generation: a reload leaves nothing of the last
         self._discovery = found
         self._together = True
         self._early.clear()

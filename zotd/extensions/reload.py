@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,14 @@ class SteadyHooks:
         self._hooks = hooks
         self._generation = generation
         self._loaded = loaded
+        self._deciding = 0
+        self._decided = asyncio.Event()
+
+    async def decided(self) -> None:
+        """Until no decision is under way."""
+        while self._deciding:
+            self._decided.clear()
+            await self._decided.wait()
 
     def withholding(self) -> list[str]:
         """As the hooks behind it."""
@@ -112,6 +121,11 @@ class SteadyHooks:
         while True:
             await self._loaded()
             generation = self._generation()
-            verdict = await ask()
+            self._deciding += 1
+            try:
+                verdict = await ask()
+            finally:
+                self._deciding -= 1
+                self._decided.set()
             if isinstance(verdict, Refused) or generation == self._generation():
                 return verdict
