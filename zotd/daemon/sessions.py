@@ -17,6 +17,7 @@ from zotd.daemon.spec import SessionSpec, chosen
 from zotd.extensions.discovery import Discovery, discover
 from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import ExtensionHost
+from zotd.extensions.shared import SharedExtensions
 from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
@@ -32,6 +33,7 @@ class Sessions:
         self._limits = limits
         self._tasks = tasks
         self._providers = providers
+        self._shared = SharedExtensions(limits, tasks)
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
@@ -80,6 +82,7 @@ class Sessions:
             toolbox=session.toolbox,
             limits=self._limits,
             tasks=self._tasks,
+            shared=self._shared,
         )
         session.connect(host)
         session.loading = self._tasks.create_task(host.start(), name=f"extensions of {session.id}")
