@@ -49,6 +49,9 @@ class Limits:
     log_chars: int = 200
     """Of a bad line, quoted in a log."""
 
+    contained_s: float = 2.0
+    """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""
+
     # Tools
     read_lines: int = 2_000
     """Lines of one `read`, and of the tail that `bash` shows: what a model can use at once."""
@@ -76,6 +79,8 @@ class Limits:
     """Skills in one session: each is a line of every request."""
     skill_bytes: int = 256 * KIB
     """One `SKILL.md`: what a model reads at once when it loads the skill."""
+    skill_front_chars: int = 16 * KIB
+    """The front matter of one: ten times the longest that the published format allows."""
     skill_description_chars: int = 1_024
     """Of a skill's description, in every request; the published format has the same bound."""
     instructions_bytes: int = 64 * KIB

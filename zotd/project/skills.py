@@ -7,7 +7,7 @@ front matter is told to the model at once, the instructions when it loads the sk
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,11 +136,11 @@ def read_skill(path: Path, extension: str, limits: Limits) -> Skill | None:
     if text is None:
         return None
     front, body = split(path, text)
-    values = _front_matter(path, front) if front else {}
-    name = _line(path, values, "name") or path.parent.name
+    texts = _front_matter(path, front, limits.skill_front_chars) if front else {}
+    name = texts.get("name") or path.parent.name
     if not name.isprintable():
         raise BadFile(path, f"name: expected printable characters, got {name!r}")
-    description = _line(path, values, "description") or _first_words(body)
+    description = texts.get("description") or _first_words(body)
     if not description:
         raise BadFile(path, "description: expected when to use the skill, got nothing, and there is no text")
     if len(description) > limits.skill_description_chars:
@@ -167,20 +167,30 @@ def body_of(path: Path, limits: Limits) -> str:
     return split(path, text)[1]
 
 
-def _front_matter(path: Path, front: str) -> Mapping[object, object]:
+def _front_matter(path: Path, front: str, size: int) -> dict[str, str]:
+    """The texts in front matter by key, each on one line. Raises BadFile when name or description is none."""
     import yaml
 
+    if len(front) > size:  # the parser is slow, and other sessions wait for it
+        raise BadFile(path, f"front matter: expected at most {size} characters, got {len(front)}")
     try:
-        values = yaml.safe_load(front)
+        # Composed, not constructed: references to references could multiply without end.
+        node = yaml.compose(front, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise BadFile(path, f"front matter: expected YAML: {_where(error)}") from None
-    except (ValueError, RecursionError) as error:  # such as a 30th of February, or 10,000 brackets
-        raise BadFile(path, f"front matter: expected YAML: {error}") from None
-    if values is None:
+    except RecursionError:
+        raise BadFile(path, "front matter: expected YAML: it is nested too deeply") from None
+    if node is None:
         return {}
-    if not isinstance(values, dict):
-        raise BadFile(path, f"front matter: expected `key: value` lines, got {_kind(values)}")
-    return values
+    if not isinstance(node, yaml.MappingNode):
+        raise BadFile(path, f"front matter: expected `key: value` lines, got {_kind(node.tag)}")
+    texts: dict[str, str] = {}
+    for key, value in node.value:
+        if value.tag == "tag:yaml.org,2002:str":
+            texts[key.value] = " ".join(value.value.split())
+        elif key.value in ("name", "description") and value.tag != "tag:yaml.org,2002:null":
+            raise BadFile(path, f"{key.value}: expected a text, got {_kind(value.tag)}")
+    return texts
 
 
 def _where(error: Exception) -> str:
@@ -193,29 +203,10 @@ def _where(error: Exception) -> str:
     return f"{problem} in line {mark.line + 2}, column {mark.column + 1}{hint}"
 
 
-def _line(path: Path, values: Mapping[object, object], key: str) -> str:
-    value = values.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadFile(path, f"{key}: expected a text, got {_kind(value)}")
-    return " ".join(value.split())
-
-
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case list():
-            return "a list"
-        case dict():
-            return "a mapping"
-        case str():
-            return "a text"
-        case _:
-            return "something else"
+def _kind(tag: str) -> str:
+    kinds = {"int": "a number", "float": "a number", "bool": "true or false", "str": "a text"}
+    kinds |= {"seq": "a list", "map": "a mapping", "timestamp": "a date"}
+    return kinds.get(tag.removeprefix("tag:yaml.org,2002:"), "something else")
 
 
 def _first_words(body: str) -> str:
