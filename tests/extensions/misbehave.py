@@ -508,4 +508,40 @@ def daemonizes() -> None:
     serve(answer)
 
 
+@mode
+def decides() -> None:
+    """Subscribes as `plan.json` says, notifies of all it gets, and answers what it is asked as the plan says.
+
+    An answer is the members of the frame, or `hang`, or `die`.
+    """
+    greet()
+    plan = json.loads(Path("plan.json").read_text())
+    answers = plan.pop("answers", {})
+    for frame in frames():
+        if frame["type"] == "hello_ack":
+            send(type="subscribe", **plan)
+            send(type="ready")
+        elif frame["type"] == "event":
+            send(type="notify", message=json.dumps(frame))
+        elif frame["type"] == "event_intercept":
+            send(type="notify", message=json.dumps(frame))
+            answer = answers.get(frame["event"], {})
+            if answer == "die":
+                sys.exit(9)
+            if answer != "hang":
+                send(type="event_intercept_response", id=frame["id"], **answer)
+        elif frame["type"] == "shutdown":
+            return
+
+
+@mode
+def deaf() -> None:
+    """Wants to hear and to decide, but reads nothing any more."""
+    greet()
+    sys.stdin.readline()
+    send(type="subscribe", events=["tool_call"], intercept=["tool_call"])
+    send(type="ready")
+    wait_for_ever()
+
+
 MODES[sys.argv[1]]()
