@@ -12,15 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 import uvloop
 
+from tests.peers import Frame, Peer, PeerScope
+from tests.virtual import VirtualLoop
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
-from zotd.extensions.discovery import discover
+from zotd.extensions.discovery import Discovery, Located, discover
 from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import CommandAnswer, ExtensionHost, Invocation
+from zotd.extensions.shared import SharedExtensions
 from zotd.protocol.events import Event, ExtNotify
+from zotd.protocol.manifest import Manifest
 
 HERE = Path(__file__).parent
 HELLO_PY = HERE / "hello-py"
@@ -39,7 +44,12 @@ SHORT = replace(
 E = TypeVar("E")
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Rules are logic, so they run by a clock of their own; all else on both real loops."""
+    if item.path.name.startswith("test_rules_"):
+        return {"virtual": VirtualLoop}
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
@@ -72,6 +82,8 @@ class World:
         self.prompts: list[tuple[str, str]] = []
         self.runs: list[Invocation] = []
         self.toolbox = Toolbox({})
+        self.session_id = "s-1"
+        self.shared: SharedExtensions | None = None
         self._more = asyncio.Event()
 
     def add(self, mode: str, folder: str = "", /, **manifest: Any) -> Path:
@@ -88,7 +100,7 @@ class World:
         return (self.home / "logs" / f"ext-{name}.log").read_text()
 
     def host(self, tasks: asyncio.TaskGroup, limits: Limits = SHORT) -> ExtensionHost:
-        around = Surroundings(self.home, self.cwd, self.env, "scripted", "scripted-1", "s-1")
+        around = Surroundings(self.home, self.cwd, self.env, "scripted", "scripted-1", self.session_id)
         return ExtensionHost(
             lambda: discover(self.cwd, self.home, self.explicit),
             around,
@@ -96,6 +108,7 @@ class World:
             toolbox=self.toolbox,
             limits=limits,
             tasks=tasks,
+            shared=self.shared,
         )
 
     # Surface: what a session is to its extensions
@@ -152,9 +165,54 @@ class World:
         return [event for event in self.events if isinstance(event, kind)]
 
 
+class Stage(World):
+    """The same with scripted peers in place of programs, and with the product's own limits."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.peers: dict[str, Peer] = {}
+        self.discovery = Discovery()
+
+    def enter(self, name: str, /, peer: Peer | None = None, *offers: Frame, **manifest: Any) -> Peer:
+        """Install an extension that is a peer: by default a good one with these offers."""
+        peer = peer or Peer(*offers)
+        peer.name = name
+        self.peers[name] = peer
+        made = msgspec.convert({"name": name, "version": "1", "exec": "./peer", **manifest}, Manifest)
+        self.discovery.found.append(Located(made, self.home / "extensions" / name, "global"))
+        return peer
+
+    def host(self, tasks: asyncio.TaskGroup, limits: Limits = SHORT) -> ExtensionHost:
+        return ExtensionHost(
+            lambda: self.discovery,
+            Surroundings(self.home, self.cwd, self.env, "scripted", "scripted-1", self.session_id),
+            surface=self,
+            toolbox=self.toolbox,
+            limits=limits,
+            tasks=tasks,
+            scope=lambda limits: PeerScope(limits, self.peers),
+        )
+
+    @asynccontextmanager
+    async def running(self, **limits: Any) -> AsyncIterator[ExtensionHost]:
+        """A host that has started, and is stopped afterwards."""
+        async with asyncio.TaskGroup() as tasks:
+            host = self.host(tasks, Limits(**limits))
+            await host.start()
+            try:
+                yield host
+            finally:
+                await host.stop()
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
 
 
 async def run(host: ExtensionHost, text: str) -> CommandAnswer:
