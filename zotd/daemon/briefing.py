@@ -14,6 +14,7 @@ from zotd.extensions.discovery import Located
 from zotd.project.files import BadFile
 from zotd.project.instructions import Instructions, find_instructions, read_system
 from zotd.project.skills import Skills, body_of, find_skills
+from zotd.tools.typed import printable
 
 SKILL_TOOL = "skill"
 
@@ -47,7 +48,8 @@ class Briefing:
         complaints += [*self._instructions.complaints, *self.skills.complaints]
         names = self.names()
         missing = [name for name in spec.skills or () if name not in names]
-        return [str(bad) for bad in complaints] + [f"no skill is named {name!r}" for name in missing]
+        said = [printable(str(bad)) for bad in complaints]
+        return said + [f"no skill is named {name!r}" for name in missing]
 
     def offered(self, tools: Iterable[Tool]) -> list[Tool]:
         """Those of `tools` that make sense: `skill` only where there is one."""
@@ -61,7 +63,7 @@ class Briefing:
         spec = self._spec
         offered = self.offered(tools) if able else []
         loads = any(tool.name == SKILL_TOOL for tool in offered)
-        return system_prompt(
+        prompt = system_prompt(
             spec.cwd,
             offered,
             spec.system_prompt or self._system,
@@ -69,6 +71,7 @@ class Briefing:
             instructions=self._instructions.texts if able else None,
             skills=self.skills.listing() if loads else "",
         )
+        return printable(prompt)
 
     # What the skill tool asks
 
