@@ -544,4 +544,39 @@ def deaf() -> None:
     wait_for_ever()
 
 
+@mode
+def plays() -> None:
+    """Sends the `frames` of its manifest before `ready`, and the JSON frames that `/heard-NAME` has for args.
+
+    That command shows what was heard. A tool call waits for its `gate`, a pipe; an interception is refused.
+    """
+    own = json.loads(Path("extension.json").read_text())
+    name = own["name"]
+    send(type="hello", name=name)
+    heard: list[Frame] = []
+    for frame in frames():
+        heard.append(frame)
+        session = {"session_id": frame["session_id"]} if "session_id" in frame else {}
+        match frame["type"]:
+            case "hello_ack":
+                send(type="register_command", name=f"heard-{name}")
+                for offer in own.get("frames", []):
+                    send(**offer)
+                send(type="ready")
+            case "command_invoked":
+                for said in json.loads(frame["args"] or "[]"):
+                    send(**said)
+                display(frame, json.dumps({"pid": os.getpid(), "frames": heard, "env": dict(os.environ)}))
+            case "tool_call":
+                if gate := frame["args"].get("gate"):
+                    Path(gate).read_bytes()
+                block = {"type": "text", "text": f"done by {name}"}
+                send(type="tool_result", id=frame["id"], content=[block], **session)
+            case "event_intercept":
+                answer = {"block": True, "reason": f"{name} says no"}
+                send(type="event_intercept_response", id=frame["id"], **answer)
+            case "shutdown":
+                return
+
+
 MODES[sys.argv[1]]()
