@@ -10,7 +10,7 @@ from zotd.agent.system_prompt import system_prompt
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
 from zotd.daemon.spec import SessionSpec
-from zotd.extensions.discovery import Located
+from zotd.extensions.discovery import Discovery, Located, discover
 from zotd.project.files import BadFile
 from zotd.project.instructions import Instructions, find_instructions, read_system
 from zotd.project.skills import Skills, body_of, find_skills
@@ -85,6 +85,12 @@ class Briefing:
             return path.parent, body_of(path, self._limits)
         except BadFile as bad:
             raise ValueError(str(bad)) from bad
+
+
+def extensions_of(spec: SessionSpec) -> Discovery:
+    """The extensions that a session of `spec` has."""
+    home = zot_home(spec.environ)
+    return discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted)
 
 
 def skills_of(spec: SessionSpec, extensions: Iterable[Located], limits: Limits) -> Skills:

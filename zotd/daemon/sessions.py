@@ -6,24 +6,29 @@ import asyncio
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zotd.agent.loop import Model
 from zotd.agent.ports import Provider, Tool
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
-from zotd.daemon.briefing import Briefing
+from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
-from zotd.extensions.discovery import Discovery, discover
+from zotd.extensions.discovery import Discovery
 from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.shared import SharedExtensions
+from zotd.project.skills import Skills
 from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.skill import SkillTool
+
+if TYPE_CHECKING:
+    from zotd.project.themes import Themes
 
 
 class Sessions:
@@ -76,7 +81,7 @@ class Sessions:
         home = zot_home(spec.environ)
         around = Surroundings(home, spec.cwd, spec.environ, session.provider, session.model.id, session.id)
         host = ExtensionHost(
-            lambda: self._discover(session, spec, home),
+            lambda: self._discover(session, spec),
             around,
             surface=session,
             toolbox=session.toolbox,
@@ -87,9 +92,9 @@ class Sessions:
         session.connect(host)
         session.loading = self._tasks.create_task(host.start(), name=f"extensions of {session.id}")
 
-    def _discover(self, session: Session, spec: SessionSpec, home: Path) -> Discovery:
+    def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
         """What its host is to load; the model is told of the rest of what they and the folder bring."""
-        found = discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted)
+        found = extensions_of(spec)
         if session.id in self._open:
             self._brief(session, found)
         return found
@@ -113,6 +118,23 @@ class Sessions:
     def get(self, session_id: str) -> Session | None:
         entry = self._open.get(session_id)
         return entry[0] if entry is not None else None
+
+    def spec_of(self, session: Session) -> SessionSpec:
+        """What an open session was made from."""
+        return self._open[session.id][1]
+
+    def skills(self, session: Session | None, spec: SessionSpec) -> Skills:
+        """What the model of an open session can load; without one, what a session of `spec` would have."""
+        if session is not None:
+            return self._briefings[session.id].skills
+        return skills_of(spec, extensions_of(spec).found, self._limits)
+
+    def themes(self, spec: SessionSpec) -> Themes:
+        """The themes on disk that the user and the extensions of such a session bring."""
+        from zotd.project.themes import find_themes
+
+        found = [(located.name, located.directory) for located in extensions_of(spec).found]
+        return find_themes(zot_home(spec.environ), found, self._limits.theme_bytes)
 
     def set_model(self, session: Session, model: str) -> None:
         """Another model of the same provider from the next turn on. Raises as `open` does."""
