@@ -209,3 +209,51 @@ def test_a_file_that_is_no_schema_exits_2(machine: Machine, number: Path) -> Non
         done = machine.run("--provider", "scripted", "--output-schema", number, "-p", "count")
         assert done.returncode == 2, text
         assert "Traceback" not in done.stderr
+
+
+GATE = """
+import json, sys
+def send(**frame):
+    print(json.dumps(frame), flush=True)
+send(type="hello", name="gate", version="1")
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "hello_ack":
+        send(type="subscribe", intercept=["turn_start", "tool_call"])
+        send(type="ready")
+    elif frame["type"] == "event_intercept":
+        block = frame["event"] == "tool_call" or frame["step"] == STEP
+        send(type="event_intercept_response", id=frame["id"], block=block, reason="closed at night")
+    elif frame["type"] == "shutdown":
+        break
+"""
+
+
+@pytest.mark.promise("S28")
+def test_a_turn_that_an_extension_blocked_exits_3_and_says_why_once(machine: Machine) -> None:
+    gate = machine.extension("gate", GATE.replace("STEP", "1"))
+    done = machine.run("--provider", "scripted", "--ext", gate, "-p", "hello")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "[gate] warn: closed at night\n")
+    events, result, code = machine.json("--provider", "scripted", "--ext", str(gate), "hello")
+    assert (code, result["ok"], result["stop"], result["error"]) == (3, False, "error", "closed at night")
+    of_turn = [event["type"] for event in events if not event["type"].startswith("ext_")]
+    assert of_turn == ["user_message", "turn_start", "turn_end", "done"]
+    (end,) = [event for event in events if event["type"] == "turn_end"]
+    assert (end["stop"], end["error"]) == ("error", "closed at night")
+
+
+@pytest.mark.promise("S28")
+def test_a_later_step_that_is_blocked_exits_3_too(machine: Machine) -> None:
+    gate = machine.extension("gate", GATE.replace("STEP", "2"))
+    _, result, code = machine.json(*machine.script(STEP), "--ext", str(gate), "hello")
+    assert (code, result["error"]) == (3, "closed at night")
+
+
+@pytest.mark.promise("S27")
+def test_a_call_that_an_extension_refused_exits_0_once_the_model_has_answered(machine: Machine) -> None:
+    gate = machine.extension("gate", GATE.replace("STEP", "0"))
+    script = machine.script({**STEP, "times": 1}, {"reply": [{"text": "so be it"}]})
+    events, result, code = machine.json(*script, "--ext", str(gate), "hello")
+    assert (code, result["text"]) == (0, "so be it")
+    (refused,) = [event for event in events if event["type"] == "tool_result"]
+    assert (refused["is_error"], refused["content"][0]["text"]) == (True, "closed at night")
