@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.clients import ROOT, Client, Frame, Machine
+from tests.clients import ROOT, Frame, Machine
 
 EXAMPLES = ROOT / "examples"
 NODE = ROOT / ".venv" / "node" / "bin"
@@ -40,7 +40,7 @@ class Driver:
     """A client of one session in either dialect."""
 
     def __init__(self, machine: Machine, dialect: str, *flags: str, panels: bool = True) -> None:
-        self.client: Client = machine.rpc(*flags)
+        self.client = machine.rpc(*flags)
         self.dialect = dialect
         self.events: list[Frame] = []
         capabilities = {"panels": panels}

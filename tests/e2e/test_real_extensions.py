@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import Frame, Machine, text_of
+from tests.clients import ROOT, Frame, Machine, text_of
 from tests.e2e.shelf import EXAMPLES, Driver, install, scripted, shelf
 
 DIALECTS = ("json-rpc", "zot")
@@ -136,7 +136,8 @@ def test_the_guard_lets_harmless_commands_run(machine: Machine) -> None:
     script = machine.script({"reply": [call]}, {"reply": [{"text": "Done."}]})
     driver = Driver(machine, "json-rpc", *script)
     [(failed, text)] = results(driver.turn("say so"))
-    assert (failed, text.strip()) == (False, "still here")
+    assert not failed
+    assert "\nstill here\n" in text
 
 
 @pytest.mark.promise("S29")
@@ -205,10 +206,13 @@ def test_all_examples_together_are_ready_and_nothing_of_them_is_left(machine: Ma
     driver.ready(*started)
     assert displays(driver.turn("/greet all")) == ["Hello, all!"]
     state = driver.client.call("session/state", session_id=driver.session_id)["session"]
-    rows = {row["name"]: (row["state"], row.get("error")) for row in state["extensions"]}
-    assert rows.pop("clock") == ("auto_ready", None)
-    assert rows == {name: ("ready", None) for name in names if name != "clock"}
+    states = {row["name"]: row["state"] for row in state["extensions"]}
+    assert [*states] == names
+    assert states.pop("clock") == "auto_ready"
+    # Where ten start at once, the shell may be too slow between two frames to be waited for.
+    assert {*states.values()} <= {"ready", "auto_ready"}
     driver.client.hang_up()
+    assert driver.client.exit_code() == 0
     assert machine.left_running() == []
 
 
@@ -231,6 +235,27 @@ def test_what_a_readme_says_to_type_works(machine: Machine, name: str) -> None:
         done = machine.run(*shlex.split(line)[1:])
         assert done.returncode == 0, f"{line}: {done.stderr}"
         assert done.stdout, line
+
+
+def test_the_extension_that_the_guide_prints_says_hello(machine: Machine) -> None:
+    guide = (ROOT / "docs" / "extensions.md").read_text("utf-8")
+    manifest, program = re.findall(r"```(?:json|python)\n(.*?)```", guide, re.DOTALL)
+    folder = machine.cwd / "hello"
+    folder.mkdir()
+    (folder / "extension.json").write_text(manifest)
+    (folder / "hello.py").write_text(program)
+    (folder / "hello.py").chmod(0o755)
+    [line] = commands_of(ROOT / "docs" / "extensions.md")
+    done = machine.run(*shlex.split(line)[1:])
+    assert (done.stdout, done.stderr, done.returncode) == ("Hello, Ada!\n", "", 0)
+
+
+@pytest.mark.promise("S3")
+def test_no_example_is_loaded_by_itself(machine: Machine) -> None:
+    driver = Driver(machine, "json-rpc", *scripted())
+    assert text_of(driver.turn("/greet")) == "You said: /greet"
+    state = driver.client.call("session/state", session_id=driver.session_id)["session"]
+    assert state["extensions"] == []
 
 
 def test_every_example_has_a_page_and_a_description_and_its_name_is_its_folders() -> None:
