@@ -223,9 +223,7 @@ async def test_a_result_that_names_deferred_tools_makes_them_part_of_the_next_re
         answer = rows[1].content[0]
         assert isinstance(answer, ToolResult)
         assert answer.content == [Text('{"name": "weather", "args": {}}')]
-    for name in ("nobody's", "read"):
-        ignored = f"activate_tools names {name!r}, which is no tool of an extension: ignored"
-        assert ignored in world.log("sky")
+    assert 'no tool of an extension, ignored: "nobody\'s, read"\n' in world.log("sky")
 
 
 @pytest.mark.promise("S22")
@@ -469,3 +467,39 @@ async def test_the_tool_of_an_extension_that_is_gone_never_becomes_somebody_else
         await use(world, "loader", say(result(activate_tools=["weather"])))
         assert world.toolbox.names() == ["loader"]
     assert "tool weather is shadowed: extension a has it" in world.log("b")
+
+
+async def test_an_extension_that_comes_back_gets_its_tools_back_and_what_was_activated_stays_so(
+    world: World,
+) -> None:
+    world.add("tools", "sky", offers=[offer("loader"), offer("weather", deferred=True)])
+    async with world.running() as host:
+        await turn(world, calling("loader", **say(result(activate_tools=["weather"]))), SAY_DONE)
+        await use(world, "loader", {"exit": 1})
+        await world.event(ExtState, extension="sky", state="failed")
+        assert world.toolbox.names() == []
+        await host.reload()
+        assert world.toolbox.names() == ["loader", "weather"]
+        assert (await use(world, "weather")).is_error is False
+
+
+async def test_a_tool_that_is_not_registered_again_after_a_reload_is_forgotten_and_free_for_others(
+    world: World,
+) -> None:
+    manifest = world.add("tools", "a", offers=[offer("weather")]) / "extension.json"
+    world.add("tools", "b", offers=[offer("weather")])
+    async with world.running() as host:
+        assert world.toolbox.owner("weather") == "a"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "offers": []}))
+        await host.reload()
+        assert world.toolbox.owner("weather") == "b"
+        assert json.loads(await text(world, "weather"))["name"] == "weather"
+
+
+async def test_a_name_without_end_does_not_fill_the_log(world: World) -> None:
+    world.add("tools", "sky", offers=[offer("loader"), offer("x" * 100_000)])
+    async with world.running():
+        await use(world, "loader", say(result(activate_tools=["y" * 100_000])))
+    log = world.log("sky")
+    assert len(log) < 2_000
+    assert f"tool '{'x' * 200}' was refused: expected 1 to 64" in log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from typing import Any
 
 from zotd.agent.ports import ToolOutcome
@@ -40,7 +40,8 @@ class Tools:
         """
         name = frame.name
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-            return f"tool {name!r} was refused: expected 1 to 64 of the characters A-Z a-z 0-9 _ -"
+            named = name[: self._limits.log_chars]
+            return f"tool {named!r} was refused: expected 1 to 64 of the characters A-Z a-z 0-9 _ -"
         if name in BUILT_IN:
             return f"tool {name} is shadowed: it is built in"
         owner = self._by_name.get(name)
@@ -102,16 +103,18 @@ class Tools:
     def outcome(self, tool: ExtensionTool, answer: ToolResultFrame) -> ToolOutcome:
         """What an answer means. Names to activate count where a tool waits for it; others are logged."""
         outcome = outcome_of(answer, self._limits)
-        activate = [*self._waiting(tool.extension, answer.activate_tools)]
-        return ToolOutcome(outcome.content, outcome.is_error, activate=tuple(activate))
+        names = dict.fromkeys(answer.activate_tools)
+        if unknown := [name for name in names if not self._is_there(name)]:
+            quoted = ", ".join(unknown)[: self._limits.log_chars]
+            tool.extension.remark(
+                f"activate_tools names what is no tool of an extension, ignored: {quoted!r}"
+            )
+        activate = tuple(name for name in names if self._is_there(name) and self._toolbox.is_deferred(name))
+        return ToolOutcome(outcome.content, outcome.is_error, activate=activate)
 
-    def _waiting(self, extension: Extension, names: Iterable[str]) -> Iterable[str]:
-        for name in names:
-            owner = self._by_name.get(name)
-            if owner is None or owner.extension.gone:
-                extension.remark(f"activate_tools names {name!r}, which is no tool of an extension: ignored")
-            elif self._toolbox.is_deferred(name):
-                yield name
+    def _is_there(self, name: str) -> bool:
+        tool = self._by_name.get(name)
+        return tool is not None and not tool.extension.gone
 
 
 class ExtensionTool:
