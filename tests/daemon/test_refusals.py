@@ -53,7 +53,7 @@ def test_a_project_s_own_extensions_wait_for_trust_in_sessions_of_editors(machin
 
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("approval", "ask"), ("ephemeral", False), ("max_cost_usd", 1.5), ("skills", ["x"])],
+    [("approval", "ask"), ("ephemeral", False), ("max_cost_usd", 1.5)],
 )
 def test_a_session_refuses_members_that_would_be_without_effect(
     machine: Machine, member: str, value: Any

@@ -28,7 +28,7 @@ class Documentation:
 
 
 def documentation(struct: type[msgspec.Struct]) -> Documentation:
-    """Reads the docstring of a struct.
+    """Reads the docstring of a struct. A field that it inherits may have its line there.
 
     Raises DocumentationError when a field has no line, a line no field, or there is no example in JSON.
     """
@@ -42,6 +42,9 @@ def documentation(struct: type[msgspec.Struct]) -> Documentation:
         raise DocumentationError(f"{name}: its example is no JSON: {error}") from None
     meaning, fields = _split(lines[:-1])
     known = {field.encode_name for field in msgspec.structs.fields(struct)}
+    for parent in struct.__mro__[1:]:
+        _, inherited = _split((inspect.getdoc(parent) or "").splitlines())
+        fields |= {field: words for field, words in inherited.items() if field in known - fields.keys()}
     for missing in sorted(known - fields.keys()):
         raise DocumentationError(f"{name}: its docstring has no line for the field `{missing}`")
     for extra in sorted(fields.keys() - known):

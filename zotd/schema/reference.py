@@ -83,7 +83,8 @@ def section(title: str, structs: Iterable[StructType]) -> list[str]:
     parts = [f"## {title}"]
     for struct in structs:
         tag = struct.__struct_config__.tag
-        named_by_type = tag is not None and struct not in EVENT_SHAPES
+        by_type = struct.__struct_config__.tag_field == "type"
+        named_by_type = tag is not None and by_type and struct not in EVENT_SHAPES
         parts += [f"### `{tag}`" if named_by_type else f"### {struct.__name__}", *_body(struct)]
     return parts
 
@@ -100,6 +101,8 @@ def table(struct: StructType) -> list[str]:
     rows = [_row(field, words.fields[field.encode_name]) for field in _fields(struct)]
     if struct in EVENT_SHAPES and (tag := struct.__struct_config__.tag):
         rows.insert(0, f"| `type` | `{json.dumps(tag)}` | yes | which block it is. |")
+    if (config := struct.__struct_config__).tag_field == "mode":
+        rows.insert(0, f"| `mode` | `{json.dumps(config.tag)}` | yes | which kind it is. |")
     return ["\n".join(["| member | type | required | meaning |", "|---|---|---|---|", *rows])] if rows else []
 
 

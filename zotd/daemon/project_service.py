@@ -1,0 +1,60 @@
+"""Owns what the JSON-RPC methods about skills and themes do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from zotd.daemon.calls import Caller, Method, session_of
+from zotd.daemon.session import Session
+from zotd.daemon.spec import SessionSpec
+from zotd.project.files import BadFile
+from zotd.protocol import project_methods as m
+from zotd.protocol.params import SessionRef
+from zotd.tools.typed import printable
+
+
+async def skill_list(caller: Caller, params: m.SkillList) -> m.SkillsFound:
+    session, spec = await _meant(caller, params.session_id)
+    skills = caller.sessions.skills(session, spec)
+    rows = [
+        m.SkillInfo(name=skill.name, description=skill.description, path=printable(str(skill.path)))
+        for skill in skills.found
+    ]
+    return m.SkillsFound(skills=rows, errors=_errors(skills.complaints))
+
+
+async def theme_list(caller: Caller, params: m.ThemeList) -> m.ThemesFound:
+    _, spec = await _meant(caller, params.session_id)
+    themes = caller.sessions.themes(spec)
+    rows = [
+        m.ThemeInfo(
+            name=printable(row.name),
+            source="extension" if row.extension else "user",
+            extension=row.extension or None,
+            path=printable(str(row.path)),
+            theme=row.theme,
+        )
+        for row in themes.found
+    ]
+    return m.ThemesFound(themes=rows, errors=_errors(themes.complaints))
+
+
+async def _meant(caller: Caller, session_id: str | None) -> tuple[Session | None, SessionSpec]:
+    """A session, once its extensions were looked for, or what a new one would be made from."""
+    if session_id is None:
+        return None, replace(caller.spec, trusted=False)
+    session = session_of(caller, SessionRef(session_id=session_id))
+    if session.loading is not None:
+        await asyncio.wait([session.loading])
+    return session, caller.sessions.spec_of(session)
+
+
+def _errors(complaints: list[BadFile]) -> list[m.BadFileInfo]:
+    return [
+        m.BadFileInfo(path=printable(str(bad.path)), message=printable(bad.message)) for bad in complaints
+    ]
+
+
+PROJECT_METHODS: dict[str, Method] = {"skill/list": skill_list, "theme/list": theme_list}
+"""Methods by name; `service` serves them with the rest."""
