@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
@@ -97,8 +97,7 @@ class ExtensionHost:
         """
         async with self._changing:
             self._scope.warm()
-            self._begin(self._discover())
-            await self._settle()
+            await self._settle(self._begin())
 
     async def loaded(self) -> None:
         """Until no start and no reload is under way; both are bounded."""
@@ -140,11 +139,7 @@ class ExtensionHost:
             await self._stop_all()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
             self._scope.warm()
-            found = self._discover()
-            expected = self._former.shadow(found)
-            self._former.expect(expected)
-            self._begin(found)
-            await self._settle(expected)
+            await self._settle(self._begin())
             return self._outcome(before)
 
     async def _calm(self) -> None:
@@ -171,8 +166,14 @@ class ExtensionHost:
             await asyncio.wait(self._lives)
         await self._scope.close()
 
-    def _begin(self, found: Discovery) -> None:
-        """Start what was found and tell of what cannot be."""
+    def _begin(self) -> set[str]:
+        """Start what is found and tell of what cannot be.
+
+        Returns the extensions whose names of before stay theirs until they come up.
+        """
+        found = self._discover()
+        expected = self._former.shadow(found)
+        self._former.expect(expected)
         self._discovery = found
         self._together = True
         self._early.clear()
@@ -188,6 +189,7 @@ class ExtensionHost:
             extension.rank = rank
             self._surface.publish(ExtState(extension=extension.name, state="starting"))
             self._lives.append(self._tasks.create_task(extension.live(), name=f"extension {extension.name}"))
+        return expected
 
     def _extension(self, located: Located) -> Extension:
         around, drained = self._around, self._surface.drained
@@ -197,11 +199,8 @@ class ExtensionHost:
             )
         return Extension(located, around, self._limits, self._scope, self._hear, self._changed, drained)
 
-    async def _settle(self, expected: Collection[str] = ()) -> None:
-        """Wait for the set, then give out the names.
-
-        expected: extensions whose names of before stay theirs until they come up.
-        """
+    async def _settle(self, expected: set[str]) -> None:
+        """Wait for the set, then give out the names, except those that belong to somebody who is expected."""
         try:
             async with asyncio.timeout(self._limits.ready_together_s):
                 for extension in self._extensions.values():
@@ -210,7 +209,7 @@ class ExtensionHost:
             pass
         self._together = False
         up = {extension.name for extension in self._extensions.values() if extension.running}
-        self._tools.clear(but=frozenset(expected) - up)
+        self._tools.clear(but=expected - up)
         for name in up:
             self._former.back(name)
         for extension in self._extensions.values():
