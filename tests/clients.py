@@ -40,6 +40,14 @@ _RESULTS = {
     "turn/start": "TurnAccepted",
     "turn/wait": "TurnResult",
     "turn/abort": "TurnAborted",
+    "tool/list": "Tools",
+    "command/list": "CommandRows",
+    "command/run": "CommandRan",
+    "extension/list": "Extensions",
+    "extension/reload": "Reloaded",
+    "extension/log": "LogTail",
+    "skill/list": "SkillsFound",
+    "theme/list": "ThemesFound",
 }
 _VALIDATORS: dict[str, Draft202012Validator] = {}
 
@@ -199,10 +207,10 @@ class Client:
 
     def _judge_result(self, message: Frame) -> None:
         method = self._methods.get(message["id"], "")
-        if method == "ping":
-            assert message["result"] == {}
-        elif method:
+        if method in _RESULTS:
             fits(message["result"], _RESULTS[method])
+        elif method:
+            assert message["result"] == {}
 
     def reply(self, number: Any) -> Frame:
         """The whole reply to a request."""

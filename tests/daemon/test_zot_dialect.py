@@ -74,7 +74,7 @@ def test_every_command_is_answered_in_zots_shape(machine: Machine) -> None:
     ]
     assert ("scripted", "scripted") in {(model["provider"], model["id"]) for model in models}
     assert client.ask("get_extensions")["data"] == {"extensions": []}
-    assert [row["name"] for row in client.ask("get_commands")["data"]["commands"]] == ["clear"]
+    assert [row["name"] for row in client.ask("get_commands")["data"]["commands"]] == ["clear", "reload-ext"]
 
 
 def test_levels_of_reasoning_are_zots_and_off_is_reported_empty(machine: Machine) -> None:

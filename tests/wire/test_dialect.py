@@ -68,7 +68,11 @@ def test_malformed_json_names_no_command_and_no_id(message: str) -> None:
         ({"type": "prompt", "message": "x", "images": {}}, "prompt: `images` must be an array"),
         ({"type": "set_model", "model": None}, "set_model: `model` is missing, a string"),
         ({"type": "hello", "token": 1}, "hello: `token` must be a string"),
-        ({"type": "hello", "capabilities": []}, "hello: `capabilities` must be an object"),
+        ({"type": "hello", "capabilities": "x"}, "hello: `capabilities` must be an object or an array"),
+        (
+            {"type": "panel_resize", "extension": "e", "panel_id": "p", "width": True, "height": 1},
+            "panel_resize: `width` must be an integer",
+        ),
     ],
 )
 def test_what_cannot_be_run_says_why(value: Any, error: str) -> None:

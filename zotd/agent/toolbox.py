@@ -64,6 +64,15 @@ class Toolbox:
         """Names of the offered tools."""
         return [tool.name for tool in self.offered()]
 
+    def listed(self) -> list[tuple[Tool, bool, bool]]:
+        """Every tool that can be had, whether it was registered as deferred, and whether it is offered."""
+        offered = {*self.names()}
+        return [
+            (tool, name in self._deferred, name in offered)
+            for name, tool in self._tools.items()
+            if name not in self._withdrawn
+        ]
+
     def is_deferred(self, name: str) -> bool:
         """Whether a tool still waits to be activated."""
         return name in self._deferred and name not in self._activated

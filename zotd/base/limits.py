@@ -48,6 +48,8 @@ class Limits:
     """Bytes that may wait for an extension that does not read."""
     log_chars: int = 200
     """Of a bad line, quoted in a log."""
+    log_tail_bytes: int = MIB
+    """Of a log, shown to a client: more than anybody reads, less than a frame."""
 
     contained_s: float = 2.0
     """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""

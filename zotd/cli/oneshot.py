@@ -162,7 +162,7 @@ class Run:
         self._end = self._end or code
         self._stopped.set()
         self._session.abort()
-        self._session.cancel_commands()
+        self._session.commands.cancel()
 
 
 def _prompt(words: str, limits: Limits) -> str:

@@ -12,8 +12,9 @@ import jsonrpcserver
 import msgspec
 from jsonrpcserver.exceptions import JsonRpcError
 
+from zotd.daemon.calls import Method, Refused, Then
 from zotd.daemon.connection import Connection
-from zotd.daemon.service import BEFORE_INITIALIZE, LATER, METHODS, Method, Refused, Then
+from zotd.daemon.service import BEFORE_INITIALIZE, LATER, METHODS
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
@@ -196,7 +197,7 @@ class Answer(NamedTuple):
     """What is sent, and what happens once it is on its way."""
 
     reply: dict[str, Any] | None
-    action: Callable[[], None] | None = None
+    action: Callable[[], object] | None = None
 
     def afterwards(self) -> None:
         if self.action is not None:
@@ -216,7 +217,7 @@ class _Call:
 
     def __init__(self, caller: RpcFront) -> None:
         self.caller = caller
-        self.action: Callable[[], None] | None = None
+        self.action: Callable[[], object] | None = None
 
 
 def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,54 +15,22 @@ from zotd.agent.ports import ProviderError
 from zotd.agent.transcript import shown
 from zotd.base.reasoning import SAME
 from zotd.base.secret import Secret
+from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
+from zotd.daemon.capabilities import declared
+from zotd.daemon.extension_service import EXTENSION_METHODS
 from zotd.daemon.pictures import pictures
+from zotd.daemon.project_service import PROJECT_METHODS
 from zotd.daemon.session import Session
-from zotd.daemon.sessions import Sessions, working_directory
+from zotd.daemon.sessions import working_directory
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol import methods as m
-from zotd.protocol.rpc_errors import ERROR_KINDS
-from zotd.protocol.session import Note, QueuedTurn, SessionInfo
+from zotd.protocol.params import Params, SessionRef
+from zotd.protocol.session import Note, Panel, QueuedTurn, SessionInfo
 from zotd.providers.catalog import BadChoice
 from zotd.providers.unavailable import Unavailable
 
 
-class Refused(Exception):
-    """An error answer. `kind` is a stable word that has a code, `hint` says what to do.
-
-    then: what happens once the answer is on its way.
-    """
-
-    def __init__(
-        self, message: str, *, kind: str, hint: str = "", then: Callable[[], None] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.code = ERROR_KINDS[kind].code
-        self.kind = kind
-        self.hint = hint
-        self.then = then
-
-
-class Caller(Protocol):
-    """The connection a request came over."""
-
-    sessions: Sessions
-    spec: SessionSpec
-    token: str
-    initialized: bool
-    name: str
-
-    def attach(self, session: Session) -> None: ...
-    def hang_up(self) -> None: ...
-
-
-class Then(NamedTuple):
-    """A result, and what happens once the answer is on its way."""
-
-    result: Any
-    action: Callable[[], None]
-
-
-async def ping(caller: Caller, params: m.Params) -> None:
+async def ping(caller: Caller, params: Params) -> None:
     return
 
 
@@ -81,6 +48,7 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
         caller.spec = replace(caller.spec, cwd=_directory(params.cwd))
     caller.initialized = True
     caller.name = params.client.name
+    caller.capabilities = declared(msgspec.to_builtins(params.capabilities))
     return m.Initialized(
         protocol_version=m.PROTOCOL_VERSION,
         server=m.ClientInfo(name="zotd", version=__version__),
@@ -101,12 +69,12 @@ async def session_new(caller: Caller, params: m.SessionNew) -> Then:
     return Then(m.SessionResult(session=describe(session)), begin)
 
 
-async def session_state(caller: Caller, params: m.SessionRef) -> m.SessionResult:
-    return m.SessionResult(session=describe(_session(caller, params)))
+async def session_state(caller: Caller, params: SessionRef) -> m.SessionResult:
+    return m.SessionResult(session=describe(session_of(caller, params)))
 
 
 async def session_messages(caller: Caller, params: m.SessionMessages) -> m.Messages:
-    messages = _session(caller, params).transcript.messages
+    messages = session_of(caller, params).transcript.messages
     first = max(0, params.since or 0)
     last = len(messages) if params.limit is None else first + max(0, params.limit)
     page = [
@@ -117,7 +85,7 @@ async def session_messages(caller: Caller, params: m.SessionMessages) -> m.Messa
 
 
 async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
-    session = _session(caller, params)
+    session = session_of(caller, params)
     provider = session.model.provider
     if isinstance(provider, Unavailable):
         raise Refused(provider.reason, kind="provider_auth")
@@ -137,7 +105,7 @@ async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
 
 
 async def turn_wait(caller: Caller, params: m.TurnWait) -> m.TurnResult:
-    outcome: Outcome | None = await _session(caller, params).wait(params.turn_id)
+    outcome: Outcome | None = await session_of(caller, params).wait(params.turn_id)
     if outcome is None:
         raise Refused(
             f"no turn {params.turn_id!r} in this session",
@@ -153,12 +121,21 @@ async def turn_wait(caller: Caller, params: m.TurnWait) -> m.TurnResult:
 
 
 async def turn_abort(caller: Caller, params: m.TurnAbort) -> m.TurnAborted:
-    session = _session(caller, params)
+    session = session_of(caller, params)
     unqueued = session.unqueue() if params.clear_queue else []
     return m.TurnAborted(aborted=session.abort(), unqueued=unqueued)
 
 
-Method = Callable[[Any, Any], Awaitable[Any]]
+async def session_clear(caller: Caller, params: m.SessionClear) -> Then:
+    session = session_of(caller, params)
+    if session.busy:
+        raise Refused("a turn is running", kind="busy", hint="abort it first, or wait for its `done`")
+    return Then(None, session.clear)
+
+
+async def notes_clear(caller: Caller, params: m.NotesClear) -> Then:
+    return Then(None, session_of(caller, params).notes.clear)
+
 
 METHODS: dict[str, Method] = {
     "initialize": initialize,
@@ -169,10 +146,14 @@ METHODS: dict[str, Method] = {
     "turn/start": turn_start,
     "turn/wait": turn_wait,
     "turn/abort": turn_abort,
+    "session/clear": session_clear,
+    "notes/clear": notes_clear,
+    **EXTENSION_METHODS,
+    **PROJECT_METHODS,
 }
 
 LATER: dict[str, dict[str, object]] = {
-    "session/new": {"approval": "auto", "ephemeral": True, "max_cost_usd": None, "skills": None},
+    "session/new": {"approval": "auto", "ephemeral": True, "max_cost_usd": None},
     "turn/start": {"context": [], "dirty_files": [], "key": None},
 }
 """Members of later versions, each with the one value that is true today. Others are refused."""
@@ -202,7 +183,8 @@ def describe(session: Session) -> SessionInfo:
         queue=[QueuedTurn(turn_id=turn.id, text=turn.text, client=turn.client) for turn in session.queue],
         usage=session.transcript.usage,
         context=session.context,
-        notes=[_note(event) for event in session.notes],
+        notes=[_note(event) for event in session.notes.rows],
+        panels=[_panel(event) for event in session.panels.values()],
         extensions=session.host.states() if session.host is not None else [],
     )
 
@@ -217,15 +199,9 @@ def _note(event: dict[str, Any]) -> Note:
     )
 
 
-def _session(caller: Caller, params: m.SessionRef) -> Session:
-    session = caller.sessions.get(params.session_id)
-    if session is None:
-        raise Refused(
-            f"no session {params.session_id!r} is open",
-            kind="session_not_found",
-            hint="session/new makes one",
-        )
-    return session
+def _panel(event: dict[str, Any]) -> Panel:
+    """The panel as an event last drew it."""
+    return Panel(**{name: event[name] for name in Panel.__struct_fields__})
 
 
 def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
@@ -247,6 +223,9 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
         given["append_system_prompt"] = tuple(params.append_system_prompt)
     if params.tools is not None:
         given["tools"] = tuple(params.tools)
+    if params.skills is not None:
+        all_or_none = None if params.skills else ()
+        given["skills"] = tuple(params.skills) if isinstance(params.skills, list) else all_or_none
     if params.extensions is not None:
         given["extensions"] = tuple(Path(path).expanduser().absolute() for path in params.extensions)
     return replace(base, **given)

@@ -6,9 +6,8 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import Tool
@@ -16,23 +15,30 @@ from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
-from zotd.extensions.host import CommandAnswer, ExtensionHost, Invocation
+from zotd.daemon.commands import Commands
+from zotd.daemon.notes import Notes
+from zotd.daemon.turns import Accepted, Turn
+from zotd.extensions.host import ExtensionHost, Invocation
 from zotd.protocol.content import Block, ContextUse, Image, Text
 from zotd.protocol.events import (
     AssistantMessage,
     AssistantStart,
-    CommandResult,
     Done,
     Event,
-    ExtClearNotes,
-    ExtDisplay,
-    ExtInsert,
-    ExtNotify,
+    ExtPanelClose,
+    ExtPanelOpen,
+    ExtPanelRender,
+    QueueChanged,
     TextDelta,
     TurnEnd,
     UsageReport,
 )
+from zotd.protocol.extension_methods import ToolRow
+from zotd.protocol.session import QueuedTurn
 from zotd.wire.codec import to_wire
+
+if TYPE_CHECKING:
+    from zotd.extensions.host import Reloaded
 
 
 class Client(Protocol):
@@ -47,35 +53,6 @@ class Client(Protocol):
     def full(self) -> bool: ...
     def deliver(self, event: dict[str, Any]) -> None: ...
     async def drained(self) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Turn:
-    """A prompt that was accepted. `finished` gets its outcome, whatever happens."""
-
-    id: str
-    content: list[Block]
-    client: str
-    started: Callable[[], None] = field(repr=False)
-    finished: asyncio.Future[Outcome] = field(repr=False)
-    may_run: bool = False
-
-    @property
-    def text(self) -> str:
-        return "".join(block.text for block in self.content if isinstance(block, Text))
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What became of a prompt: `position` counts from 1 in the queue.
-
-    Nothing happens before `begin` is called, so that an answer can leave ahead of the events.
-    """
-
-    turn_id: str
-    state: Literal["started", "queued", "command"]
-    begin: Callable[[], None] = field(repr=False)
-    position: int = 0
 
 
 class Session:
@@ -104,7 +81,7 @@ class Session:
         self.created = self.updated = now()
         self.transcript = Transcript(now)
         self.host: ExtensionHost | None = None
-        self.loading: asyncio.Task[None] | None = None
+        self.loading: asyncio.Task[Any] | None = None
         self.clients: list[Client] = []
         self.active: Turn | None = None
         self.queue: deque[Turn] = deque()
@@ -114,9 +91,10 @@ class Session:
         self._tasks = tasks
         self._running: asyncio.Task[Outcome] | None = None
         self._worker: asyncio.Task[None] | None = None
-        self._commands: set[asyncio.Task[None]] = set()
         self._turns: dict[str, asyncio.Future[Outcome]] = {}
-        self.notes: list[dict[str, Any]] = []
+        self.commands = Commands(self, tasks)
+        self.notes = Notes(self.publish, limits.notes_kept)
+        self.panels: dict[str, dict[str, Any]] = {}
         self.context = ContextUse(window=model.window)
         self._partial: list[str] = []
         self._closing = False
@@ -129,33 +107,34 @@ class Session:
         wire["session_id"] = self.id
         wire["seq"] = self.next_seq
         wire["time"] = now()
-        if self.active is not None and not wire["type"].startswith("ext_"):
+        if self.active is not None and wire["type"] != "queue" and not wire["type"].startswith("ext_"):
             wire.setdefault("turn_id", self.active.id)
         self.next_seq += 1
         self._fold(event, wire)
+        follows = self.notes.fold(event, wire)
         for client in self.clients:
             client.deliver(wire)
         if self.host is not None:
             self.host.interception.observe(event)
+        for another in follows:
+            self.publish(another)
 
     def connect(self, host: ExtensionHost) -> None:
         """These are its extensions: from now on they observe it and have their say."""
         self.host = host
-        self._loop.hooks = host.interception
+        self._loop.hooks = host.hooks
 
     def can(self, capability: str) -> bool:
         return any(capability in client.capabilities for client in self.clients)
 
     def prompt(self, text: str, extension: str) -> None:
-        turn = self._turn([Text(text)], f"extension:{extension}", lambda: None)
-        self.queue.append(turn)
-        self._release(turn)
+        self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
 
     def run(self, invocation: Invocation) -> None:
         self.run_command(invocation).begin()
 
     def failed(self, extension: str, message: str) -> None:
-        self.publish(ExtNotify(extension=extension, level="error", message=message))
+        self.notes.fail(extension, message)
 
     @property
     def full(self) -> bool:
@@ -168,10 +147,16 @@ class Session:
                 await client.drained()
 
     def attach(self, client: Client) -> None:
-        """From now on `client` sees every event, and first the notes that still stand."""
+        """From now on `client` sees every event, and first the notes and panels that still stand.
+
+        Panels stay open though the last client that shows them has left: one may come back.
+        """
         self.clients.append(client)
-        for note in self.notes:
+        for note in self.notes.rows:
             client.deliver(note)
+        if "panels" in client.capabilities:
+            for panel in self.panels.values():
+                client.deliver(panel)
 
     def detach(self, client: Client) -> None:
         if client in self.clients:
@@ -190,16 +175,10 @@ class Session:
             self._partial.clear()
         elif isinstance(event, UsageReport):
             self.context = event.context
-        elif isinstance(event, ExtNotify | ExtDisplay):
-            self.notes.append(wire)
-            del self.notes[: -self.limits.notes_kept]
-        elif isinstance(event, ExtClearNotes):
-            self.notes = [note for note in self.notes if note["extension"] != event.extension]
-
-    def clear_notes(self) -> None:
-        """Take away the notes of every extension, as the user's next prompt does."""
-        for extension in dict.fromkeys(note["extension"] for note in self.notes):
-            self.publish(ExtClearNotes(extension=extension))
+        elif isinstance(event, ExtPanelOpen | ExtPanelRender):
+            self.panels[event.extension] = {**wire, "type": "ext_panel_open"}
+        elif isinstance(event, ExtPanelClose):
+            self.panels.pop(event.extension, None)
 
     # Prompts
 
@@ -218,23 +197,32 @@ class Session:
         await self.loaded()
         content: list[Block] = [*([Text(text)] if text or not images else []), *images]
         turn = self._turn(content, client, started)
-        invocation = self.host.find(text) if self.host is not None and not images else None
-        if invocation is not None or (text.strip() == "/clear" and not images):
-            return Accepted(turn.id, "command", lambda: self._spawn_command(turn, invocation))
+        if not images and (invocation := self.commands.find(text)) is not None:
+            return self._command(turn, invocation)
         idle = self.active is None and not self.queue
         self.queue.append(turn)
         position = 0 if idle else len(self.queue)
-        return Accepted(turn.id, "started" if idle else "queued", lambda: self._release(turn), position)
+        state: Literal["started", "queued"] = "started" if idle else "queued"
+        return Accepted(turn.id, state, lambda: self._release(turn), turn.answered, position)
 
-    def run_command(self, invocation: Invocation | None) -> Accepted:
-        """Run a command that was named, not typed; None is the built-in `clear`."""
-        turn = self._turn([], "client", lambda: None)
-        return Accepted(turn.id, "command", lambda: self._spawn_command(turn, invocation))
+    def run_command(self, invocation: Invocation) -> Accepted:
+        """Run a command that was named, not typed."""
+        return self._command(self._turn([], "client", lambda: None), invocation)
+
+    def enqueue(self, turn: Turn) -> bool:
+        """Give a turn that no client sent its place in the queue. False in a session that closes."""
+        if self._closing:
+            return False
+        self.queue.append(turn)
+        self._release(turn)
+        return True
 
     async def loaded(self) -> None:
         """Until the extensions are ready, or were given the time they get together."""
         if self.loading is not None and not self.loading.done():
             await asyncio.wait([self.loading], timeout=self.limits.ready_together_s)
+        if self.host is not None:
+            await self.host.loaded()
 
     async def wait(self, turn_id: str) -> Outcome | None:
         """The outcome of a turn, None for an id that is not known or no longer kept."""
@@ -248,11 +236,6 @@ class Session:
         self._running.cancel()
         return True
 
-    def cancel_commands(self) -> None:
-        """Stop waiting for the answers of commands that run."""
-        for command in tuple(self._commands):
-            command.cancel()
-
     def unqueue(self) -> list[str]:
         """Empty the queue and give back the texts, so that nothing typed is lost."""
         dropped, self.queue = list(self.queue), deque()
@@ -260,15 +243,40 @@ class Session:
             turn.started()
             self.publish(Done(turn_id=turn.id, stop="aborted"))
             turn.finished.set_result(Outcome("aborted"))
+        if any(turn.announced for turn in dropped):
+            self._announce_queue()
         return [turn.text for turn in dropped]
 
     def clear(self) -> bool:
         """Start over with an empty conversation. Refused (False) while a turn runs."""
-        if self.active is not None:
+        if self.busy:
             return False
         self.transcript.clear()
-        self.clear_notes()
+        self.notes.clear()
         return True
+
+    async def reload(self) -> Reloaded:
+        """Stop the extensions, read their manifests again and start them. Prompts wait, as for the start.
+
+        Who asks while it goes on gets the same result.
+        """
+        assert self.host is not None
+        return await self.host.reload()
+
+    def tools(self) -> list[ToolRow]:
+        """Every tool there is, whether the model is told about it or not."""
+        return [
+            ToolRow(
+                name=tool.name,
+                description=tool.description,
+                schema=tool.schema,
+                source="extension" if (owner := self.toolbox.owner(tool.name)) else "builtin",
+                extension=owner or None,
+                deferred=deferred,
+                active=active,
+            )
+            for tool, deferred, active in self.toolbox.listed()
+        ]
 
     @property
     def busy(self) -> bool:
@@ -277,7 +285,7 @@ class Session:
     async def settled(self) -> None:
         """Until no turn, queue or command is left."""
         while pending := [
-            task for task in (self._worker, *self._commands) if task is not None and not task.done()
+            task for task in (self._worker, *self.commands.running) if task is not None and not task.done()
         ]:
             await asyncio.wait(pending)
 
@@ -286,7 +294,7 @@ class Session:
         self._closing = True
         self.unqueue()
         self.abort()
-        self.cancel_commands()
+        self.commands.cancel()
         await self.settled()
         if self.loading is not None:
             self.loading.cancel()
@@ -296,12 +304,19 @@ class Session:
 
     def _turn(self, content: list[Block], client: str, started: Callable[[], None]) -> Turn:
         self.updated = now()
-        finished: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        turn = Turn(uuid.uuid4().hex, content, client, started, finished)
-        self._turns[turn.id] = finished
+        loop = asyncio.get_running_loop()
+        turn = Turn(uuid.uuid4().hex, content, client, started, loop.create_future(), loop.create_future())
+        self._turns[turn.id] = turn.finished
         while len(self._turns) > self.limits.turns_kept and next(iter(self._turns.values())).done():
             del self._turns[next(iter(self._turns))]
         return turn
+
+    def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
+        return Accepted(turn.id, "command", lambda: self.commands.start(turn, invocation), turn.answered)
+
+    def _announce_queue(self) -> None:
+        turns = [QueuedTurn(turn_id=turn.id, text=turn.text, client=turn.client) for turn in self.queue]
+        self.publish(QueueChanged(turns=turns))
 
     def _release(self, turn: Turn) -> None:
         """Let a turn run. With nothing ahead of it it begins here and now, so that an abort finds it."""
@@ -309,11 +324,16 @@ class Session:
         if self._running is None and self.queue and self.queue[0].may_run:
             head, run = self._begin()
             self._worker = self._tasks.create_task(self._work(head, run), name=f"turns of {self.id}")
+        if turn in self.queue:
+            turn.announced = True
+            self._announce_queue()
 
     def _begin(self) -> tuple[Turn, asyncio.Task[Outcome]]:
         turn = self.active = self.queue.popleft()
         turn.started()
-        self.clear_notes()
+        if turn.announced:
+            self._announce_queue()
+        self.notes.prompted()
         run = self._loop.run(turn.id, turn.content, self.model, turn.client)
         self._running = self._tasks.create_task(run, name=f"turn {turn.id}")
         return turn, self._running
@@ -332,58 +352,3 @@ class Session:
             if not (self.queue and self.queue[0].may_run):
                 return
             turn, run = self._begin()
-
-    # Commands
-
-    def _spawn_command(self, turn: Turn, invocation: Invocation | None) -> None:
-        turn.started()
-        task = self._tasks.create_task(self._command(turn, invocation), name=f"command {turn.text}")
-        self._commands.add(task)
-        task.add_done_callback(lambda ended: self._command_ended(ended, turn, invocation))
-
-    def _command_ended(self, task: asyncio.Task[None], turn: Turn, invocation: Invocation | None) -> None:
-        self._commands.discard(task)
-        if task.cancelled():  # before its first step: whoever waits for it has to be told
-            extension, name = (invocation.extension, invocation.name) if invocation else ("zotd", "clear")
-            self._show(turn, CommandAnswer(extension, name, "noop", "", "aborted"))
-
-    async def _command(self, turn: Turn, invocation: Invocation | None) -> None:
-        if invocation is None or self.host is None:
-            error = None if self.clear() else "a turn is running: abort it first"
-            answer = CommandAnswer(extension="zotd", name="clear", action="noop", text="", error=error)
-        else:
-            try:
-                answer = await self.host.invoke(invocation)
-            except asyncio.CancelledError:
-                answer = CommandAnswer(invocation.extension, invocation.name, "noop", "", "aborted")
-        self._show(turn, answer)
-
-    def _show(self, turn: Turn, answer: CommandAnswer) -> None:
-        """Turn an extension's answer into events, and into a turn where it asks for one."""
-        if answer.error:
-            self.publish(ExtNotify(extension=answer.extension, level="error", message=answer.error))
-        elif answer.action == "display":
-            self.publish(ExtDisplay(extension=answer.extension, command=answer.name, text=answer.text))
-        elif answer.action == "insert":
-            self.publish(ExtInsert(extension=answer.extension, text=answer.text))
-        self.publish(
-            CommandResult(
-                turn_id=turn.id,
-                extension=answer.extension,
-                name=answer.name,
-                action=answer.action,
-                error=answer.error or None,
-            )
-        )
-        if answer.action == "prompt" and answer.text.strip() and not answer.error and not self._closing:
-            turn.content, turn.client = [Text(answer.text)], f"extension:{answer.extension}"
-            turn.started = lambda: None
-            self.queue.append(turn)
-            self._release(turn)
-            return
-        self.publish(Done(turn_id=turn.id, stop="error" if answer.error else "end_turn"))
-        outcome = (
-            Outcome("error", error=answer.error, kind="command") if answer.error else Outcome("end_turn")
-        )
-        outcome.text = answer.text if answer.action in ("display", "insert") else ""
-        turn.finished.set_result(outcome)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
 from zotd.base.reasoning import LEVELS, SAME
+from zotd.daemon.capabilities import declared
 from zotd.daemon.connection import Connection
 from zotd.wire import dialect
 from zotd.wire.dialect import Command, Refusal
 
 if TYPE_CHECKING:
     from zotd.daemon.session import Client, Session
+    from zotd.extensions.panels import Panels
 
 _LIGHT = frozenset({"ping", "hello", "get_models"})
 """Commands that are answered without the agent."""
@@ -51,7 +53,9 @@ class ZotFront:
         self._session: Session | None = None
         self._inbox: deque[Command | Refusal] = deque()
         self._pump: asyncio.Task[None] | None = None
+        self._reloads: set[asyncio.Task[None]] = set()
         self._trusted = not desk.token
+        self._awaited: set[str] = set()
         self._over = False
         self._met = False
         self._handlers: dict[str, Callable[[Command, Session], Any]] = {
@@ -65,6 +69,10 @@ class ZotFront:
             "get_commands": self._get_commands,
             "run_command": self._run_command,
             "get_extensions": self._get_extensions,
+            "reload_ext": self._reload_ext,
+            "panel_key": self._panel,
+            "panel_resize": self._panel,
+            "panel_close": self._panel,
         }
         grace = connection.limits.health_grace_s
         self._warm_up = asyncio.get_running_loop().call_later(grace, self._begin_session)
@@ -79,10 +87,21 @@ class ZotFront:
         await self._connection.drained()
 
     def deliver(self, event: dict[str, Any]) -> None:
-        active = self._session.active if self._session is not None else None
-        if event["type"] == "done" and active is not None and event["turn_id"] != active.id:
-            return  # clients stop at the first `done`, and would take this for the running prompt's
+        if event["type"] == "done" and not self._ends(event["turn_id"]):
+            return
+        if event["type"] == "queue" and "submit" not in self.capabilities:
+            return  # only extensions can fill the queue behind this client's back
         self._connection.send(dialect.event(event))
+
+    def _ends(self, turn_id: str) -> bool:
+        """Whether a `done` is what this client waits for: it stops at the first one that it is sent.
+
+        So a command sends none while a prompt runs, nor one that an extension has run.
+        """
+        active = self._session.active if self._session is not None else None
+        awaited = turn_id in self._awaited
+        self._awaited.discard(turn_id)
+        return awaited if active is None else turn_id == active.id
 
     # Front
 
@@ -114,6 +133,8 @@ class ZotFront:
         """Until everything that was accepted is done."""
         if self._pump is not None:
             await asyncio.wait([self._pump])
+        if self._reloads:
+            await asyncio.wait(self._reloads)
         if self._session is not None:
             await self._session.settled()
 
@@ -176,14 +197,20 @@ class ZotFront:
     def _answer_light(self, item: Command | Refusal) -> None:
         if isinstance(item, Refusal):
             self._connection.send(item.response)
+        elif item.type == "hello":
+            self._say_hello(item)
         elif item.type == "ping":
             self._reply(item, {"pong": True})
-        elif item.type == "get_models":
+        else:
             self._reply(item, {"models": self._desk.models()})
-        elif (identity := self._identity()) is not None:
+
+    def _say_hello(self, command: Command) -> None:
+        if (said := command.params.get("capabilities")) is not None:
+            self.capabilities = declared(said)
+        if (identity := self._identity()) is not None:
             provider, model = identity
             hello = {"protocol_version": 1, "version": __version__, "provider": provider, "model": model}
-            self._reply(item, hello)
+            self._reply(command, hello)
 
     def _identity(self) -> tuple[str, str] | None:
         if self._session is not None:
@@ -211,17 +238,20 @@ class ZotFront:
             self._refuse(command, "message is empty")
             return
         started = lambda: self._reply(command, {"started": True})  # noqa: E731 - one call, one place
-        (await session.submit(message, images, started=started)).begin()
+        accepted = await session.submit(message, images, started=started)
+        self._awaited.add(accepted.turn_id)
+        accepted.begin()
 
     def _abort(self, command: Command, session: Session) -> None:
         self._reply(command, None)
         session.abort()
 
     def _clear(self, command: Command, session: Session) -> None:
-        if session.clear():
-            self._reply(command, None)
-        else:
+        if session.busy:
             self._refuse(command, "a turn is running: abort it first")
+        else:
+            self._reply(command, None)
+            session.clear()
 
     def _get_state(self, command: Command, session: Session) -> None:
         usage = session.transcript.usage
@@ -249,8 +279,7 @@ class ZotFront:
         from zotd.wire.codec import to_wire
 
         rows = [to_wire(shown(message)) for message in session.transcript.messages]
-        messages = [{**row, "content": dialect.blocks(row["content"])} for row in rows]
-        self._reply(command, {"messages": messages})
+        self._reply(command, {"messages": [dialect.message(row) for row in rows]})
 
     def _set_model(self, command: Command, session: Session) -> None:
         model = command.params.get("model")
@@ -276,26 +305,17 @@ class ZotFront:
 
     async def _get_commands(self, command: Command, session: Session) -> None:
         await session.loaded()
-        found = session.host.commands() if session.host is not None else []
-        rows = [
-            {"name": c.name, "description": c.description, "source": "extension", "extension": c.extension}
-            for c in found
-        ]
-        builtin = {
-            "name": "clear",
-            "description": "start over with an empty conversation",
-            "source": "builtin",
-        }
-        self._reply(command, {"commands": [builtin, *rows]})
+        self._reply(command, {"commands": session.commands.all()})
 
     async def _run_command(self, command: Command, session: Session) -> None:
         await session.loaded()
-        name, args = command.params["name"].removeprefix("/"), command.params.get("args", "")
-        found = session.host.find(f"/{name} {args}".rstrip()) if session.host is not None else None
-        if found is None and name != "clear":
+        name = command.params["name"]
+        found = session.commands.named(name, command.params.get("args", ""))
+        if found is None:
             self._refuse(command, f"no command is named {name!r}")
         else:
             accepted = session.run_command(found)
+            self._awaited.add(accepted.turn_id)
             self._reply(command, {"turn_id": accepted.turn_id})
             accepted.begin()
 
@@ -303,8 +323,53 @@ class ZotFront:
         await session.loaded()
         self._reply(command, {"extensions": session.host.states() if session.host is not None else []})
 
+    def _reload_ext(self, command: Command, session: Session) -> None:
+        """Answered when it is done; what comes meanwhile is served, for it may take seconds."""
+        from dataclasses import asdict
+
+        async def reload() -> None:
+            self._reply(command, asdict(await session.reload()))
+
+        task = self._desk.tasks.create_task(reload(), name="reload_ext")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    def _panel(self, command: Command, session: Session) -> None:
+        from zotd.extensions.asking import AskFailed
+        from zotd.extensions.panels import NoPanel
+
+        assert session.host is not None
+        try:
+            afterwards = _act(session.host.panels, command)
+        except (NoPanel, AskFailed, ValueError) as problem:
+            self._refuse(command, f"{command.type}: {problem}")
+        else:
+            self._reply(command, None)
+            afterwards()
+
     def _reply(self, command: Command, data: dict[str, Any] | None) -> None:
         self._connection.send(dialect.response(command.type, command.id, data=data))
 
     def _refuse(self, command: Command, error: str) -> None:
         self._connection.send(dialect.response(command.type, command.id, error=error))
+
+
+def _act(panels: Panels, command: Command) -> Callable[[], None]:
+    """Do to a panel what a command says. Returns what follows the answer; raises ValueError and as Panels."""
+    from zotd.extensions.panels import KEYS
+
+    params = command.params
+    owner, panel_id = params["extension"], params["panel_id"]
+    if command.type == "panel_close":
+        return panels.dismissal(owner, panel_id)
+    if command.type == "panel_resize":
+        width, height = params["width"], params["height"]
+        if min(width, height) < 1:
+            raise ValueError(f"expected at least one cell each way, got {width} by {height}")
+        return panels.resize(owner, panel_id, width, height)
+    key, text = params["key"], params.get("text", "")
+    if key not in KEYS:
+        raise ValueError(f"no key is named {key!r}; expected one of: {', '.join(sorted(KEYS))}")
+    if key == "rune" and not text:
+        raise ValueError("`text`: expected the character that was typed")
+    return panels.key(owner, panel_id, key, text)

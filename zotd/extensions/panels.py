@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -93,33 +94,36 @@ class Panels:
 
     # What clients do
 
-    def key(self, owner: str, panel_id: str, key: str, text: str = "") -> None:
+    def key(self, owner: str, panel_id: str, key: str, text: str = "") -> Callable[[], None]:
         """Hand on a key of `KEYS`; for `rune`, each character of `text` by itself. Some close the panel.
 
-        Raises NoPanel, and AskFailed when the extension takes nothing.
+        Returns what is left to do once the client has its answer. Raises NoPanel, and AskFailed when the
+        extension takes nothing.
         """
         extension = self._shown(owner, panel_id)
         if key in CLOSING:
-            self.dismiss(owner, panel_id)
-        elif key == "rune":
-            for character in text:
-                extension.send(PanelKey(panel_id=panel_id, key=key, text=character))
-        else:
-            extension.send(PanelKey(panel_id=panel_id, key=key))
+            return self.dismissal(owner, panel_id)
+        for character in text if key == "rune" else ("",):
+            extension.send(PanelKey(panel_id=panel_id, key=key, text=character))
+        return _nothing
 
-    def resize(self, owner: str, panel_id: str, width: int, height: int) -> None:
-        """Tell an extension that wants to know how many cells there are. Raises as `key` does."""
+    def resize(self, owner: str, panel_id: str, width: int, height: int) -> Callable[[], None]:
+        """Tell an extension that wants to know how many cells there are. As `key` does."""
         extension = self._shown(owner, panel_id)
         if "panel_resize" in extension.capabilities:
             extension.send(PanelResize(panel_id=panel_id, width=width, height=height))
+        return _nothing
 
-    def dismiss(self, owner: str, panel_id: str) -> None:
-        """A client closes it, for everybody, though its extension may be stuck. Raises NoPanel."""
+    def dismissal(self, owner: str, panel_id: str) -> Callable[[], None]:
+        """What closes it, for everybody and though its extension may be stuck. Raises NoPanel."""
         extension = self._shown(owner, panel_id)
-        self._end(owner)
-        _tell(extension, PanelClose(panel_id=panel_id))
 
-    # What there is
+        def dismiss() -> None:
+            if self._open.get(owner, (None,))[0] is extension:
+                self._end(owner)
+                _tell(extension, PanelClose(panel_id=panel_id))
+
+        return dismiss
 
     def _owned(self, extension: Extension, panel_id: str, what: str) -> Panel | None:
         held = self._open.get(extension.name)
@@ -137,6 +141,10 @@ class Panels:
     def _end(self, owner: str) -> None:
         _, panel = self._open.pop(owner)
         self._surface.publish(ExtPanelClose(extension=owner, panel_id=panel.panel_id))
+
+
+def _nothing() -> None:
+    """All was done already."""
 
 
 def _members(panel: Panel) -> dict[str, Any]:

@@ -6,7 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from zotd.protocol import extension_methods as x
+from zotd.protocol import project_methods as p
 from zotd.protocol.content import Block, Image, Role, StopReason, Usage
+from zotd.protocol.params import Params, SessionRef
 from zotd.protocol.session import SessionInfo
 
 ReasoningLevel: TypeAlias = Literal[
@@ -15,10 +18,6 @@ ReasoningLevel: TypeAlias = Literal[
 
 PROTOCOL_VERSION = 1
 """The major version both sides must share."""
-
-
-class Params(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The parent of all params. Unknown members, `_meta` among them, are ignored."""
 
 
 class Ping(Params, frozen=True, kw_only=True):
@@ -41,21 +40,40 @@ class ClientInfo(Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
+class Capabilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client can show or do for extensions and tools. Names that are not known are ignored.
+
+    approvals: asks the user whether a tool call may run.
+    panels: shows the panels of extensions and sends their keys.
+    insert: has a prompt with a cursor.
+    submit: lets extensions submit prompts and run commands that are not their own.
+    dirty_files: tells which files have unsaved changes.
+
+    Example: {"panels":true,"insert":true,"submit":true}
+    """
+
+    approvals: bool = False
+    panels: bool = False
+    insert: bool = False
+    submit: bool = False
+    dirty_files: bool = False
+
+
 class Initialize(Params, frozen=True, kw_only=True):
     """First call of a connection. Until it succeeded, only `ping` is answered besides.
 
     protocol_version: the version the client speaks.
     client: who it is.
-    capabilities: what it can show; names that are not known are ignored.
+    capabilities: what it can show or do.
     token: needed when the daemon was started with one.
     cwd: absolute path that `session/new` works in when it names none.
 
-    Example: {"protocol_version":1,"client":{"name":"nvim","version":"0.11"},"cwd":"/home/user/project"}
-    """
+    Example: {"protocol_version":1,"client":{"name":"nvim","version":"0.11"},"capabilities":{"panels":true},"cwd":"/home/user/project"}
+    """  # noqa: E501
 
     protocol_version: int
     client: ClientInfo = field(default_factory=ClientInfo)
-    capabilities: dict[str, Any] = field(default_factory=dict)
+    capabilities: Capabilities = field(default_factory=Capabilities)
     token: str = ""
     cwd: str | None = None
 
@@ -88,6 +106,7 @@ class SessionNew(Params, frozen=True, kw_only=True):
     system_prompt: instead of the built-in one.
     append_system_prompt: paragraphs after it.
     tools: names of the built-in tools to offer.
+    skills: whether there are any, or the names of those to have.
     extensions: absolute paths of extension directories to load ahead of installed ones.
     discover_extensions: whether installed ones are loaded too.
     max_steps: model calls in one turn.
@@ -105,18 +124,10 @@ class SessionNew(Params, frozen=True, kw_only=True):
     system_prompt: str | None = None
     append_system_prompt: list[str] | None = None
     tools: list[str] | None = None
+    skills: bool | list[str] | None = None
     extensions: list[str] | None = None
     discover_extensions: bool | None = None
     max_steps: int | None = None
-
-
-class SessionRef(Params, frozen=True, kw_only=True):
-    """The parent of all params that name a session.
-
-    session_id: as `session/new` gave it.
-    """
-
-    session_id: str
 
 
 class SessionState(SessionRef, frozen=True, kw_only=True):
@@ -281,6 +292,24 @@ class TurnAborted(Struct, frozen=True, kw_only=True):
     unqueued: list[str]
 
 
+class SessionClear(SessionRef, frozen=True, kw_only=True):
+    """Starts over with an empty conversation and no notes. Refused while a turn runs.
+
+    session_id: whose.
+
+    Example: {"session_id":"8f37d5f6"}
+    """
+
+
+class NotesClear(SessionRef, frozen=True, kw_only=True):
+    """Takes away every note, failures of extensions too: what a front end does on `esc`.
+
+    session_id: whose.
+
+    Example: {"session_id":"8f37d5f6"}
+    """
+
+
 METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
     "initialize": (Initialize, Initialized),
     "ping": (Ping, None),
@@ -290,5 +319,18 @@ METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
     "turn/start": (TurnStartParams, TurnAccepted),
     "turn/wait": (TurnWait, TurnResult),
     "turn/abort": (TurnAbort, TurnAborted),
+    "session/clear": (SessionClear, None),
+    "notes/clear": (NotesClear, None),
+    "tool/list": (x.ToolList, x.Tools),
+    "command/list": (x.CommandList, x.CommandRows),
+    "command/run": (x.CommandRun, x.CommandRan),
+    "extension/list": (x.ExtensionList, x.Extensions),
+    "extension/reload": (x.ExtensionReload, x.Reloaded),
+    "extension/log": (x.ExtensionLog, x.LogTail),
+    "panel/key": (x.PanelKeyParams, None),
+    "panel/resize": (x.PanelResizeParams, None),
+    "panel/close": (x.PanelCloseParams, None),
+    "skill/list": (p.SkillList, p.SkillsFound),
+    "theme/list": (p.ThemeList, p.ThemesFound),
 }
 """Every method: its params, and its result, None for the empty object."""

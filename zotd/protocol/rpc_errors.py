@@ -30,7 +30,11 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "provider_auth": ErrorKind(REFUSED, "the provider has no credentials; the message says how to give them"),
     "session_not_found": ErrorKind(REFUSED, "no session of that id is open"),
     "turn_not_found": ErrorKind(REFUSED, "no turn of that id is among the last 1,000 of the session"),
-    "busy": ErrorKind(REFUSED, "a turn is running and `if_busy` is `reject`"),
+    "busy": ErrorKind(REFUSED, "a turn is running: wait for its end or abort it"),
+    "command_not_found": ErrorKind(REFUSED, "no command of that name is registered; see `command/list`"),
+    "extension_not_found": ErrorKind(REFUSED, "no extension of that name was found; see `extension/list`"),
+    "extension_gone": ErrorKind(REFUSED, "the extension has ended, or does not read what is sent to it"),
+    "panel_not_found": ErrorKind(REFUSED, "that panel is not open, or no longer: nothing needs to be done"),
 }
 """Every kind with its code."""
 
@@ -55,5 +59,18 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "turn/start": ("session_not_found", "busy", "provider_auth", "unsupported"),
     "turn/wait": ("session_not_found", "turn_not_found"),
     "turn/abort": ("session_not_found",),
+    "session/clear": ("session_not_found", "busy"),
+    "notes/clear": ("session_not_found",),
+    "tool/list": ("session_not_found",),
+    "command/list": ("session_not_found",),
+    "command/run": ("session_not_found", "command_not_found"),
+    "extension/list": ("session_not_found",),
+    "extension/reload": ("session_not_found",),
+    "extension/log": ("session_not_found", "extension_not_found"),
+    "panel/key": ("session_not_found", "panel_not_found", "extension_gone"),
+    "panel/resize": ("session_not_found", "panel_not_found", "extension_gone"),
+    "panel/close": ("session_not_found", "panel_not_found"),
+    "skill/list": ("session_not_found",),
+    "theme/list": ("session_not_found",),
 }
 """Kinds of a method besides those of every method."""

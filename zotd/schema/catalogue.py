@@ -9,9 +9,11 @@ import msgspec
 from zotd.protocol.content import Block, ContextUse, Message, ToolCallInfo, Usage
 from zotd.protocol.envelope import Envelope
 from zotd.protocol.events import Event
+from zotd.protocol.extension_methods import CommandRow, LoadProblem, ToolRow
 from zotd.protocol.frames import FromExtension, FromHost, HostInfo, PanelSpec
 from zotd.protocol.manifest import Manifest
-from zotd.protocol.methods import METHOD_TYPES, ClientInfo, MessageRow, TurnError
+from zotd.protocol.methods import METHOD_TYPES, Capabilities, ClientInfo, MessageRow, TurnError
+from zotd.protocol.project_methods import BadFileInfo, SkillInfo, ThemeInfo
 from zotd.protocol.replies import Response, RunResult
 from zotd.protocol.session import (
     ExtensionInfo,
@@ -22,6 +24,7 @@ from zotd.protocol.session import (
     QueuedTurn,
     SessionInfo,
 )
+from zotd.protocol.theme import AnsiColor, Colors, Palette, RgbColor, Syntax, Theme, XtermColor
 
 StructType: TypeAlias = type[msgspec.Struct]
 
@@ -51,7 +54,20 @@ EVENT_SHAPES: tuple[StructType, ...] = (
     ExtensionInfo,
 )
 FRAME_SHAPES: tuple[StructType, ...] = (PanelSpec, HostInfo)
-METHOD_SHAPES: tuple[StructType, ...] = (ClientInfo, MessageRow, TurnError)
+THEME_SHAPES: tuple[StructType, ...] = (Theme, Colors, Palette, Syntax, XtermColor, AnsiColor, RgbColor)
+METHOD_SHAPES: tuple[StructType, ...] = (
+    ClientInfo,
+    Capabilities,
+    MessageRow,
+    TurnError,
+    ToolRow,
+    CommandRow,
+    LoadProblem,
+    SkillInfo,
+    ThemeInfo,
+    BadFileInfo,
+    *THEME_SHAPES,
+)
 METHODS: tuple[StructType, ...] = tuple(
     dict.fromkeys(struct for both in METHOD_TYPES.values() for struct in both if struct is not None)
 )

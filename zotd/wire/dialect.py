@@ -8,8 +8,10 @@ Events are those of JSON-RPC with one difference: a picture shows how many `byte
 # No postponed annotations here: NamedTuple would compile each of them again at import.
 from typing import Any, NamedTuple
 
-COMMANDS: dict[str, dict[str, type]] = {
-    "hello": {"token?": str, "capabilities?": dict},
+_Type = type | tuple[type, ...]
+
+COMMANDS: dict[str, dict[str, _Type]] = {
+    "hello": {"token?": str, "capabilities?": (dict, list)},
     "prompt": {"message": str, "images?": list},
     "abort": {},
     "get_state": {},
@@ -22,10 +24,20 @@ COMMANDS: dict[str, dict[str, type]] = {
     "get_commands": {},
     "run_command": {"name": str, "args?": str},
     "get_extensions": {},
+    "reload_ext": {},
+    "panel_key": {"extension": str, "panel_id": str, "key": str, "text?": str},
+    "panel_resize": {"extension": str, "panel_id": str, "width": int, "height": int},
+    "panel_close": {"extension": str, "panel_id": str},
 }
 """Every command with the members it reads and their JSON types; `?` marks those that may be missing."""
 
-_JSON_NAMES: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
+_JSON_NAMES: dict[_Type, str] = {
+    str: "a string",
+    int: "an integer",
+    dict: "an object",
+    list: "an array",
+    (dict, list): "an object or an array",
+}
 _MALFORMED = "malformed json: "
 _WITH_BLOCKS = frozenset({"user_message", "assistant_message", "tool_result"})
 
@@ -90,6 +102,11 @@ def event(wire_event: dict[str, Any]) -> dict[str, Any]:
     return {**wire_event, "content": blocks(wire_event["content"])}
 
 
+def message(row: dict[str, Any]) -> dict[str, Any]:
+    """A message of the conversation, with the members that zot's clients know and no others."""
+    return {"role": row["role"], "content": blocks(row["content"]), "time": row["time"]}
+
+
 def blocks(content: list[Any]) -> list[Any]:
     """Content blocks, those nested in tool results too, with a count of `bytes` in place of `data`."""
     return [_block(block) for block in content]
@@ -112,11 +129,11 @@ def _decoded_size(base64_text: str) -> int:
     return len(base64_text.rstrip("=")) * 3 // 4
 
 
-def _problem(name: str, fields: dict[str, type], params: dict[str, Any]) -> str:
+def _problem(name: str, fields: dict[str, _Type], params: dict[str, Any]) -> str:
     for field, expected in fields.items():
         key = field.rstrip("?")
         if key in params:
-            if not isinstance(params[key], expected):
+            if not isinstance(params[key], expected) or isinstance(params[key], bool):
                 return f"{name}: `{key}` must be {_JSON_NAMES[expected]}"
         elif not field.endswith("?"):
             return f"{name}: `{key}` is missing, {_JSON_NAMES[expected]}"

@@ -1,0 +1,65 @@
+"""Owns what JSON-RPC methods share: who calls, what a refusal is, and finding the session that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from zotd.daemon.session import Session
+from zotd.daemon.sessions import Sessions
+from zotd.daemon.spec import SessionSpec
+from zotd.protocol.params import SessionRef
+from zotd.protocol.rpc_errors import ERROR_KINDS
+
+
+class Refused(Exception):
+    """An error answer. `kind` is a stable word that has a code, `hint` says what to do.
+
+    then: what happens once the answer is on its way.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str, hint: str = "", then: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = ERROR_KINDS[kind].code
+        self.kind = kind
+        self.hint = hint
+        self.then = then
+
+
+class Caller(Protocol):
+    """The connection a request came over."""
+
+    sessions: Sessions
+    spec: SessionSpec
+    token: str
+    initialized: bool
+    name: str
+    capabilities: frozenset[str]
+
+    def attach(self, session: Session) -> None: ...
+    def hang_up(self) -> None: ...
+
+
+class Then(NamedTuple):
+    """A result, and what happens once the answer is on its way."""
+
+    result: Any
+    action: Callable[[], object]
+
+
+Method: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""Called with a Caller and the method's params. Returns its result, or Then; raises Refused."""
+
+
+def session_of(caller: Caller, params: SessionRef) -> Session:
+    """The open session that params name. Raises Refused."""
+    session = caller.sessions.get(params.session_id)
+    if session is None:
+        raise Refused(
+            f"no session {params.session_id!r} is open",
+            kind="session_not_found",
+            hint="session/new makes one",
+        )
+    return session

@@ -1,0 +1,175 @@
+"""Owns the slash commands of a session: which there are, and what becomes of one that is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from zotd.agent.loop import Outcome
+from zotd.daemon.turns import Turn
+from zotd.extensions.host import CommandAnswer, Invocation
+from zotd.extensions.panels import panel_of
+from zotd.protocol.content import Text
+from zotd.protocol.events import (
+    CommandResult,
+    Done,
+    ExtDisplay,
+    ExtInsert,
+    ExtNotify,
+    ExtPanelClose,
+    ExtPanelOpen,
+)
+from zotd.protocol.extension_methods import CommandRow
+
+if TYPE_CHECKING:
+    from zotd.daemon.session import Session
+
+HOST = "zotd"
+"""Whose events those of a built-in command are. Its invocations name no extension."""
+
+
+async def _clear(session: Session) -> CommandAnswer:
+    error = None if session.clear() else "a turn is running: abort it first"
+    return CommandAnswer(HOST, "clear", "noop", "", error)
+
+
+async def _reload(session: Session) -> CommandAnswer:
+    reloaded = await session.reload()
+    parts = [
+        f"{word}: {', '.join(names) or 'none'}"
+        for word, names in (("stopped", reloaded.stopped), ("ready", reloaded.ready))
+    ]
+    failed = [f"failed: {len(reloaded.errors)}"] if reloaded.errors else []
+    return CommandAnswer(HOST, "reload-ext", "display", "; ".join([*parts, *failed]), None)
+
+
+Run: TypeAlias = Callable[["Session"], Awaitable[CommandAnswer]]
+
+BUILT_IN: dict[str, tuple[str, Run]] = {
+    "clear": ("start over with an empty conversation", _clear),
+    "reload-ext": ("stop all extensions, read their manifests again and start them", _reload),
+}
+"""Commands of our own that a prompt can be: what they do, for people and for us. They take no arguments."""
+
+
+@dataclass(eq=False)
+class Commands:
+    """The commands of one session. Each runs in a task of its own, also during a turn."""
+
+    session: Session
+    tasks: asyncio.TaskGroup
+
+    def __post_init__(self) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+
+    def all(self) -> list[CommandRow]:
+        """What can be run: ours first."""
+        host = self.session.host
+        own = [
+            CommandRow(name=name, description=about, source="builtin")
+            for name, (about, _) in BUILT_IN.items()
+        ]
+        others = [
+            CommandRow(name=c.name, description=c.description, source="extension", extension=c.extension)
+            for c in (host.commands() if host is not None else [])
+        ]
+        return own + others
+
+    def find(self, text: str) -> Invocation | None:
+        """The command that a prompt is, or None."""
+        name = text.strip().removeprefix("/").casefold()
+        if text.strip().startswith("/") and name in BUILT_IN:
+            return Invocation("", name, "")
+        return self.session.host.find(text) if self.session.host is not None else None
+
+    def named(self, name: str, args: str) -> Invocation | None:
+        """The command of that name, with a slash or without, or None."""
+        return self.find(f"/{name.removeprefix('/')} {args}".rstrip())
+
+    def start(self, turn: Turn, invocation: Invocation) -> None:
+        """Run it. Its `command_result` and `done`, or the turn it asks for, carry the turn's id."""
+        turn.started()
+        task = self.tasks.create_task(self._run(turn, invocation), name=f"command {invocation.name}")
+        self.running.add(task)
+        task.add_done_callback(lambda ended: self._ended(ended, turn, invocation))
+
+    def cancel(self) -> None:
+        """Stop waiting for the answers of those that run."""
+        for task in tuple(self.running):
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[None], turn: Turn, invocation: Invocation) -> None:
+        self.running.discard(task)
+        if task.cancelled():  # before its first step: whoever waits for it has to be told
+            self._show(turn, _aborted(invocation))
+
+    async def _run(self, turn: Turn, invocation: Invocation) -> None:
+        try:
+            answer = await self._answer(invocation)
+        except asyncio.CancelledError:
+            answer = _aborted(invocation)
+        self._show(turn, answer)
+
+    async def _answer(self, invocation: Invocation) -> CommandAnswer:
+        if not invocation.extension:
+            return await BUILT_IN[invocation.name][1](self.session)
+        if self.session.host is None:
+            return _aborted(invocation)
+        return await self.session.host.invoke(invocation)
+
+    def _show(self, turn: Turn, answer: CommandAnswer) -> None:
+        """Turn an answer into events, and into a turn where it asks for one."""
+        text = self._publish(answer)
+        self.session.publish(
+            CommandResult(
+                turn_id=turn.id,
+                extension=answer.extension,
+                name=answer.name,
+                action=answer.action,
+                error=answer.error or None,
+            )
+        )
+        turn.answered.set_result(answer)
+        if answer.action == "prompt" and answer.text.strip() and not answer.error:
+            turn.content, turn.client = [Text(answer.text)], f"extension:{answer.extension}"
+            turn.started = lambda: None
+            if self.session.enqueue(turn):
+                return
+        self.session.publish(Done(turn_id=turn.id, stop="error" if answer.error else "end_turn"))
+        outcome = (
+            Outcome("error", error=answer.error, kind="command") if answer.error else Outcome("end_turn")
+        )
+        outcome.text = text
+        turn.finished.set_result(outcome)
+
+    def _publish(self, answer: CommandAnswer) -> str:
+        """The event in which a command's answer is seen. Returns what it shows as text."""
+        whose, publish = answer.extension, self.session.publish
+        if answer.error:
+            publish(ExtNotify(extension=whose, level="error", message=answer.error))
+        elif answer.action == "display":
+            publish(ExtDisplay(extension=whose, command=answer.name, text=answer.text))
+            return answer.text
+        elif answer.action == "insert":
+            publish(ExtInsert(extension=whose, text=answer.text))
+            return answer.text
+        elif answer.panel is not None:  # nobody can show it: who has only text sees it once
+            panel = panel_of(whose, answer.panel)
+            publish(
+                ExtPanelOpen(
+                    extension=whose,
+                    panel_id=panel.panel_id,
+                    title=panel.title,
+                    lines=panel.lines,
+                    footer=panel.footer,
+                )
+            )
+            publish(ExtPanelClose(extension=whose, panel_id=panel.panel_id))
+            return "\n".join(panel.lines)
+        return ""
+
+
+def _aborted(invocation: Invocation) -> CommandAnswer:
+    return CommandAnswer(invocation.extension or HOST, invocation.name, "noop", "", "aborted")

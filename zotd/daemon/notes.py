@@ -1,0 +1,59 @@
+"""Owns the notes of a session: what extensions show beside the conversation until somebody clears it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zotd.protocol.events import Event, ExtClearNotes, ExtDisplay, ExtNotify
+
+
+class Notes:
+    """The fold of a session's notes. A failure stands through prompts, until it is cleared expressly."""
+
+    def __init__(self, publish: Callable[[Event], None], kept: int) -> None:
+        """publish: how an event leaves the session. kept: notes that can stand at once."""
+        self._publish = publish
+        self._kept = kept
+        self._rows: list[tuple[dict[str, Any], ExtNotify | ExtDisplay]] = []
+        self._failures: list[ExtNotify] = []
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The events that made the notes which stand, oldest first, for somebody who comes later."""
+        return [wire for wire, _ in self._rows]
+
+    def fail(self, extension: str, message: str) -> None:
+        """Show a failure that stands until `clear`."""
+        failure = ExtNotify(extension=extension, level="error", message=message)
+        self._failures.append(failure)
+        del self._failures[: -self._kept]
+        self._publish(failure)
+
+    def prompted(self) -> None:
+        """The user went on: every note goes, failures stay."""
+        self._clear([event.extension for _, event in self._rows if event not in self._failures])
+
+    def clear(self) -> None:
+        """Everything goes."""
+        self._failures.clear()
+        self._clear([event.extension for _, event in self._rows])
+
+    def fold(self, event: Event, wire: dict[str, Any]) -> list[Event]:
+        """Take an event that is about to leave. Returns what has to be published right after it.
+
+        That is what a client which clears all notes of an extension has to be shown again.
+        """
+        if isinstance(event, ExtNotify | ExtDisplay):
+            self._rows.append((wire, event))
+            if len(self._rows) > self._kept:
+                passing = (at for at, (_, row) in enumerate(self._rows) if row not in self._failures)
+                del self._rows[next(passing, 0)]
+        elif isinstance(event, ExtClearNotes):
+            self._rows = [row for row in self._rows if row[1].extension != event.extension]
+            return [failure for failure in self._failures if failure.extension == event.extension]
+        return []
+
+    def _clear(self, owners: list[str]) -> None:
+        for extension in dict.fromkeys(owners):
+            self._publish(ExtClearNotes(extension=extension))
