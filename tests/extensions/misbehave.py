@@ -548,7 +548,8 @@ def deaf() -> None:
 def plays() -> None:
     """Sends the `frames` of its manifest before `ready`, and the JSON frames that `/heard-NAME` has for args.
 
-    That command shows what was heard. A tool call waits for its `gate`, a pipe; an interception is refused.
+    That command shows what was heard. An interception is refused. Pipes: a tool call waits for its `gate`,
+    and `leaving` is told before the exit.
     """
     own = json.loads(Path("extension.json").read_text())
     name = own["name"]
@@ -576,6 +577,8 @@ def plays() -> None:
                 answer = {"block": True, "reason": f"{name} says no"}
                 send(type="event_intercept_response", id=frame["id"], **answer)
             case "shutdown":
+                if "leaving" in own:
+                    Path(own["leaving"]).write_text("bye")
                 return
 
 
