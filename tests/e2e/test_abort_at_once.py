@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+
+import pytest
 
 from tests.clients import Machine, types
+from zotd.base.limits import Limits
 
 ECHO = """
 import json, sys
@@ -59,3 +63,37 @@ def test_a_command_and_the_prompt_behind_it_are_answered_in_order(machine: Machi
     )
     client.hang_up()
     assert [frame["id"] for frame in client.rest() if frame["type"] == "response"] == [1, 2]
+
+
+STUCK = """
+import json, sys
+def say(**frame): print(json.dumps(frame), flush=True)
+say(type="hello", name="stuck", version="1")
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "hello_ack":
+        say(type="subscribe", intercept=["EVENT"])
+        say(type="ready")
+    if frame["type"] == "event_intercept":
+        say(type="notify", message="asked")
+    if frame["type"] == "shutdown":
+        break
+"""
+
+
+@pytest.mark.promise("S31")
+@pytest.mark.parametrize("event", ["turn_start", "tool_call", "assistant_message"])
+def test_an_abort_does_not_wait_for_an_extension_that_never_answers(machine: Machine, event: str) -> None:
+    call = {"tool_call": {"name": "bash", "args": {"command": "true"}}}
+    script = machine.script({"reply": [{"text": "a word"}, call]})
+    client = machine.rpc(*script, "--ext", machine.extension("stuck", STUCK.replace("EVENT", event)))
+    client.send({"type": "prompt", "message": "hi"})
+    client.until("ext_notify")
+    asked = time.monotonic()
+    client.send({"type": "abort"})
+    frames = client.until("done")
+    assert time.monotonic() - asked < Limits().intercept_s / 2
+    assert frames[-1]["stop"] == "aborted"
+    said = [row for row in client.ask("get_messages")["data"]["messages"] if row["role"] == "assistant"]
+    words = [block["text"] for row in said for block in row["content"] if block["type"] == "text"]
+    assert words == (["a word"] if event == "tool_call" else [])
