@@ -16,6 +16,7 @@ import msgspec
 import pytest
 import uvloop
 
+from tests.children import nothing_but_the_keeper_is_left, start_keeper
 from tests.peers import Frame, Peer, PeerScope
 from tests.virtual import VirtualLoop
 from zotd.agent.toolbox import Toolbox
@@ -24,6 +25,7 @@ from zotd.extensions.discovery import Discovery, Located, discover
 from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import CommandAnswer, ExtensionHost, Invocation
 from zotd.extensions.shared import SharedExtensions
+from zotd.process.spawn import Scope
 from zotd.protocol.events import Event, ExtNotify
 from zotd.protocol.manifest import Manifest
 
@@ -54,9 +56,10 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _uvloop_has_its_descriptors() -> None:
-    """uvloop's library keeps two for the life of the process; they are no leak."""
+def _what_stays_is_there() -> None:
+    """uvloop's library keeps two for the life of the process; they are no leak. Nor is the keeper."""
     uvloop.new_event_loop().close()
+    start_keeper()
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +67,7 @@ def _nothing_is_left() -> Iterator[None]:
     before = sorted(Path("/proc/self/fd").iterdir())
     yield
     assert sorted(Path("/proc/self/fd").iterdir()) == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    nothing_but_the_keeper_is_left()
 
 
 class World:
@@ -82,6 +84,7 @@ class World:
         self.prompts: list[tuple[str, str]] = []
         self.runs: list[Invocation] = []
         self.toolbox = Toolbox({})
+        self.scope: Callable[[Limits], Scope] = Scope
         self.session_id = "s-1"
         self.shared: SharedExtensions | None = None
         self._more = asyncio.Event()
@@ -109,6 +112,7 @@ class World:
             limits=limits,
             tasks=tasks,
             shared=self.shared,
+            scope=self.scope,
         )
 
     # Surface: what a session is to its extensions

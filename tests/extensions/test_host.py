@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.extensions.conftest import HELLO_PY, NOTES, World, run
+from tests.children import children
+from tests.extensions.conftest import HELLO_PY, NOTES, SHORT, World, run
 from zotd import __version__
 from zotd.extensions.host import CommandInfo
+from zotd.process.kept import KEEPER
+from zotd.process.spawn import Scope
 from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
 
 SHELL = """#!/bin/sh
@@ -439,10 +442,14 @@ async def test_what_has_not_said_hello_is_ended_without_a_frame(world: World) ->
 
 async def test_a_cancelled_task_group_leaves_no_process(world: World) -> None:
     world.add("ignores_sigterm")
+    scope = Scope(SHORT)
+    world.scope = lambda _: scope
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
             await world.host(tasks).start()
             raise RuntimeError("the daemon fell")
+    assert [children(sub_keeper) for sub_keeper in children(KEEPER.pid)] == [{}]
+    await scope.close()
 
 
 async def test_text_that_is_no_registered_one_line_command_is_a_prompt(world: World) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.children import nothing_but_the_keeper_is_left, start_keeper
 from zotd.agent.ports import Tool, ToolFailed, ToolOutcome
 from zotd.base.limits import Limits
 from zotd.protocol.content import Text, ToolCall
@@ -75,10 +76,10 @@ class Session:
 
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[Session]:
+    start_keeper()
     (tmp_path / "work").mkdir()
     (tmp_path / "home").mkdir()
     made = Session(tmp_path / "work", tmp_path / "home")
     yield made
     await close_tools(made.tools.values())
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+    nothing_but_the_keeper_is_left()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -31,3 +32,22 @@ def _runs_in(group: int, pid: str) -> bool:
     # The name in parentheses may hold anything, so the fields are counted from its end.
     state, _parent, its_group = stat[stat.rindex(b")") + 2 :].split(b" ", 3)[:3]
     return int(its_group) == group and state not in (b"Z", b"X")
+
+
+def group_exists(group: int) -> bool:
+    """Whether the group of a leader that was collected still has members.
+
+    The number is free once the group is empty. A process that has it now is a stranger's, and the proof
+    that ours are gone: numbers of living groups are not given out.
+    """
+    return not _exists(lambda: os.kill(group, 0)) and _exists(lambda: os.killpg(group, 0))
+
+
+def _exists(probe: Callable[[], None]) -> bool:
+    try:
+        probe()
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
