@@ -127,7 +127,7 @@ async def test_every_error_of_a_reload_is_told_in_full_and_stops_nobody(world: W
         manifest = f"{broken}/extension.json"
         log = f"{world.home}/logs/ext-exits.log"
         errors = [
-            (manifest, f"{manifest}: enabled: expected true or false, got a string"),
+            (str(broken), f"{manifest}: enabled: expected true or false, got a string"),
             (str(exits), f"extension exits exited: exit status 7 before hello (log: {log})"),
         ]
         assert [(error.path, error.message) for error in done.errors] == errors

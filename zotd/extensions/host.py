@@ -220,7 +220,7 @@ class ExtensionHost:
 
     def _outcome(self, before: list[Extension]) -> Reloaded:
         """What a reload did, with a note about each shared process that others kept."""
-        errors = [ReloadError(str(error.path), str(error)) for error in self._discovery.errors]
+        errors = [ReloadError(str(error.directory), str(error)) for error in self._discovery.errors]
         errors += [
             ReloadError(str(extension.located.directory), extension.error)
             for extension in self._extensions.values()

@@ -14,7 +14,7 @@ from zotd.protocol.content import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class ReloadError:
-    """One extension that is not as the user wants it. `path`: its manifest or its directory."""
+    """One extension that is not as the user wants it. `path`: its directory."""
 
     path: str
     message: str
