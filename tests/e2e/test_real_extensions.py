@@ -205,8 +205,8 @@ def test_all_examples_together_are_ready_and_nothing_of_them_is_left(machine: Ma
     started = [name for name in names if name != "theme-paper"]
     driver.ready(*started)
     assert displays(driver.turn("/greet all")) == ["Hello, all!"]
-    state = driver.client.call("session/state", session_id=driver.session_id)["session"]
-    states = {row["name"]: row["state"] for row in state["extensions"]}
+    rows = driver.client.call("extension/list", session_id=driver.session_id)["extensions"]
+    states = {row["name"]: row["state"] for row in rows}
     assert [*states] == names
     assert states.pop("clock") == "auto_ready"
     # Where ten start at once, the shell may be too slow between two frames to be waited for.
@@ -254,8 +254,7 @@ def test_the_extension_that_the_guide_prints_says_hello(machine: Machine) -> Non
 def test_no_example_is_loaded_by_itself(machine: Machine) -> None:
     driver = Driver(machine, "json-rpc", *scripted())
     assert text_of(driver.turn("/greet")) == "You said: /greet"
-    state = driver.client.call("session/state", session_id=driver.session_id)["session"]
-    assert state["extensions"] == []
+    assert driver.client.call("extension/list", session_id=driver.session_id) == {"extensions": []}
 
 
 def test_every_example_has_a_page_and_a_description_and_its_name_is_its_folders() -> None:

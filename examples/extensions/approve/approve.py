@@ -60,8 +60,8 @@ for line in sys.stdin:
         case {"type": "command_invoked"}:
             send(type="command_response", id=frame["id"], action="open_panel", open_panel=question.panel())
         case {"type": "panel_key", "key": "rune", "text": "y" | "n" as key}:
-            question.answer("approved by the user" if key == "y" else "denied by the user")
             send(type="panel_close", panel_id=PANEL)
+            question.answer("approved by the user" if key == "y" else "denied by the user")
         case {"type": "panel_close"}:
             question.answer("the user closed the question: not approved")
         case {"type": "tool_cancel"}:

@@ -105,10 +105,10 @@ for line in sys.stdin:
         case "tool_call":
             if added := frame["args"].get("add"):
                 todos.add(str(added))
-            listed = "\n".join(todos.lines()) or "Nothing to do."
-            send(type="tool_result", id=frame["id"], content=[{"type": "text", "text": listed}])
             if view.open:
                 send(type="panel_render", panel_id=PANEL, **view.panel())
+            listed = "\n".join(todos.lines()) or "Nothing to do."
+            send(type="tool_result", id=frame["id"], content=[{"type": "text", "text": listed}])
         case "panel_close":
             view.open, view.typed = False, None
         case "shutdown":
