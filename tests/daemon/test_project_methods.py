@@ -175,3 +175,20 @@ def test_an_extension_that_is_only_a_theme_is_ready_and_starts_nothing(
 def test_a_session_that_is_not_open_is_refused(client: Client, method: str) -> None:
     error = client.error(method, session_id="none")
     assert error["data"]["kind"] == "session_not_found"
+
+
+# After a reload, and with another model
+
+
+def test_a_reload_reads_all_of_it_again(machine: Machine, client: Client) -> None:
+    session = client.session()
+    assert (names(client, session_id=session), "skill" in offered(client, session)) == ([], False)
+    tea = skill(machine.cwd / ".zot" / "skills", "tea")
+    bundle(machine.home / "extensions", "user")
+    client.call("extension/reload", session_id=session)
+    assert names(client, session_id=session) == ["tea", "user:tricks"]
+    assert "skill" in offered(client, session)
+    tea.unlink()
+    (machine.home / "extensions" / "user" / "extension.json").unlink()
+    client.call("extension/reload", session_id=session)
+    assert (names(client, session_id=session), "skill" in offered(client, session)) == ([], False)

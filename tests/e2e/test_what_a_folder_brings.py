@@ -184,3 +184,26 @@ async def test_a_system_prompt_that_cannot_be_read_is_told_of(
     system, _, said = await ask(machine, model_server)
     assert system.startswith("You are a coding agent")
     assert said == f"[zotd] warn: {machine.home}/SYSTEM.md: cannot be read: expected a regular file\n"
+
+
+async def test_another_model_of_a_session_is_told_the_same(
+    machine: Machine, model_server: ModelServer
+) -> None:
+    (machine.cwd / "AGENTS.md").write_text("Use spaces.")
+    skill(machine.home / "skills", "tea")
+    model_server.say(END)
+    client = machine.rpc("--base-url", model_server.url, "--model", "m")
+
+    def prompt() -> None:
+        client.send({"type": "prompt", "message": "hi"})
+        client.until("done")
+
+    await asyncio.to_thread(prompt)
+    changed = await asyncio.to_thread(client.ask, "set_model", model="n")
+    assert changed["success"] is True
+    await asyncio.to_thread(prompt)
+    first, second = (request["body"] for request in model_server.requests)
+    assert (first["model"], second["model"]) == ("m", "n")
+    assert "Use spaces." in first["messages"][0]["content"]
+    assert first["messages"][0] == second["messages"][0]
+    assert first["tools"] == second["tools"]
