@@ -44,9 +44,10 @@ async def _meant(caller: Caller, session_id: str | None) -> tuple[Session | None
     """A session, once its extensions were looked for, or what a new one would be made from."""
     if session_id is None:
         return None, replace(caller.spec, trusted=False)
-    session = session_of(caller, SessionRef(session_id=session_id))
-    if session.loading is not None:
-        await asyncio.wait([session.loading])
+    named = SessionRef(session_id=session_id)
+    if (loading := session_of(caller, named).loading) is not None:
+        await asyncio.wait([loading])
+    session = session_of(caller, named)  # it may have been closed meanwhile
     return session, caller.sessions.spec_of(session)
 
 

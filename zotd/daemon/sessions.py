@@ -100,7 +100,7 @@ class Sessions:
         return found
 
     def _brief(self, session: Session, found: Discovery) -> None:
-        """Read skills and instructions again: from the next request on the model knows them."""
+        """Read skills and instructions again: from the next turn on the model knows them."""
         briefing, (_, spec, builtin) = self._briefings[session.id], self._open[session.id]
         for complaint in briefing.read(found.found):
             session.publish(ExtNotify(extension="zotd", level="warn", message=complaint))
