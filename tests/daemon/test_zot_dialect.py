@@ -239,7 +239,7 @@ def test_a_slash_command_is_answered_shown_and_done(machine: Machine) -> None:
     assert by_type["ext_display"]["text"] == "got it"
     assert by_type["command_result"]["turn_id"] == by_type["done"]["turn_id"]
     commands = client.ask("get_commands")["data"]["commands"]
-    assert {"name": "show", "extension": "shows"}.items() <= commands[1].items()
+    assert {"name": "show", "extension": "shows"}.items() <= commands[2].items()
     assert client.ask("get_extensions")["data"]["extensions"][0]["name"] == "shows"
 
 

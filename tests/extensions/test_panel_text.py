@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zotd.extensions.panel_text import one_row, rows
+from zotd.extensions.panel_text import one_row, paragraphs, rows
 
 
 @pytest.mark.promise("S36")
@@ -65,3 +65,7 @@ def test_a_line_with_breaks_is_as_many_rows() -> None:
 
 def test_a_megabyte_of_openings_that_never_end_is_read_once() -> None:
     assert one_row("\x1b]" * 500_000 + "\x1b[" * 500_000) == ""
+
+
+def test_text_to_print_keeps_its_lines_and_tabs() -> None:
+    assert paragraphs("a\tb\n\x1b[1mc\x1b[0m\x1b[2J\r\n\x07d\n") == "a\tb\n\x1b[1mc\x1b[0m\nd\n"

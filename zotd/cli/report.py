@@ -9,6 +9,7 @@ from typing import Any
 
 from zotd.agent.loop import Outcome
 from zotd.daemon.connection import Outlet
+from zotd.extensions.panel_text import paragraphs
 from zotd.wire.codec import encode, to_wire
 
 ANSWERED, FAILED, USAGE, BLOCKED, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 124, 130
@@ -38,7 +39,9 @@ class TextReporter:
             case "ext_notify":
                 note(f"[{event['extension']}] {event['level']}: {event['message']}")
             case "ext_display" | "ext_insert":
-                self._write(event["text"])
+                self._write(event["text"], paragraphs(event["text"]))
+            case "ext_panel_open":  # nobody could press a key in it, so that its lines are all there is
+                self._write("\n".join(event["lines"]))
             case "tool_result" if by := event["details"].get("refused_by"):
                 words = " ".join(block.get("text", "") for block in event["content"])
                 note(f"[{by}] refused {event['details']['tool']}: {words}")
@@ -61,12 +64,12 @@ class TextReporter:
         if code == TIMED_OUT:
             note(_REASONS[code])
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, printed: str = "") -> None:
         if not text:
             return
         self._shown.append(text)
         # A model may say half a character.
-        self._outlet.write((text.removesuffix("\n") + "\n").encode("utf-8", "replace"))
+        self._outlet.write(((printed or text).removesuffix("\n") + "\n").encode("utf-8", "replace"))
 
 
 class JsonReporter:

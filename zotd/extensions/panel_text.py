@@ -1,4 +1,4 @@
-"""Owns what may be in the text of a panel: characters, and colours. Nothing else reaches a terminal."""
+"""Owns what may be in the text of extensions that a terminal shows: characters, and colours."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _BREAK = re.compile(r"\r\n|[\r\n\v\f\x85\u2028\u2029]")
 def one_row(text: str) -> str:
     """The text as one row: SGR colours stay, breaks and tabs become spaces, other controls vanish."""
     return _CONTROL.sub(r"\1", _BREAK.sub(" ", text).replace("\t", " "))
+
+
+def paragraphs(text: str) -> str:
+    """The text with its lines and tabs, colours, and no other control sequences."""
+    return "\n".join("\t".join(one_row(cell) for cell in row.split("\t")) for row in _BREAK.split(text))
 
 
 def rows(lines: list[str]) -> list[str]:
