@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from zotd.project.files import BadFile, read_start, read_whole
 
@@ -13,8 +14,7 @@ NAMES = ("AGENTS.md", "CLAUDE.md")
 SYSTEM = "SYSTEM.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Instructions:
+class Instructions(Struct, frozen=True):
     """Texts by their absolute path, outermost first, and what is wrong with the others."""
 
     texts: dict[Path, str] = field(default_factory=dict)

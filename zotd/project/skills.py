@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from zotd.base.limits import Limits
 from zotd.project.files import BadFile, read_whole
@@ -18,8 +19,7 @@ SKILL = "SKILL.md"
 FENCE = "---"
 
 
-@dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """A usable skill.
 
     name: what the model calls it; of an extension, `<extension>:<name>`.
@@ -32,8 +32,7 @@ class Skill:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Skills:
+class Skills(Struct, frozen=True):
     """All that was found: usable ones in order, names unique, and what is wrong with the others."""
 
     found: tuple[Skill, ...] = ()
