@@ -279,6 +279,7 @@ async def test_a_session_that_ends_during_a_reload_leaves_nothing(world: World) 
         await host.stop()
         (error,) = (await reload).errors
         assert "the session ended" in error.message
+        assert (await host.reload()).errors == [error]
         assert [row.state for row in host.states()] == ["stopped"]
 
 

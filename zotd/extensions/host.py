@@ -86,6 +86,7 @@ class ExtensionHost:
         self._changing = asyncio.Lock()
         self._reloading: asyncio.Task[Reloaded] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._over = False
         self._generation = 0
         self.hooks = SteadyHooks(self.interception, lambda: self._generation, self.loaded)
 
@@ -111,20 +112,20 @@ class ExtensionHost:
         Waits for a start that is under way, then a while for tool calls that run. Who asks while a reload
         runs gets the outcome of that one. Goes on when its caller is cancelled; `stop` ends it.
         """
+        if self._over:
+            return Reloaded.never(self._around.cwd)
         if self._reloading is None or self._reloading.done():
             self._reloading = self._tasks.create_task(self._reload(), name="reload of extensions")
         reloading = self._reloading
         await asyncio.wait([reloading])
-        if reloading.cancelled():
-            why = "the session ended while its extensions were loaded anew"
-            return Reloaded(errors=[ReloadError(str(self._around.cwd), why)])
-        return reloading.result()
+        return Reloaded.never(self._around.cwd) if reloading.cancelled() else reloading.result()
 
     async def stop(self) -> None:
         """Stop all together: `shutdown` and the end of input, then SIGTERM, then SIGKILL.
 
         Whatever they started is gone too when this returns, wherever it has put itself.
         """
+        self._over = True
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait([self._reloading])

@@ -32,6 +32,11 @@ class Reloaded:
     ready: list[str] = field(default_factory=list)
     errors: list[ReloadError] = field(default_factory=list)
 
+    @classmethod
+    def never(cls, cwd: Path) -> Reloaded:
+        """What a reload did that the end of its session, which works in `cwd`, cut short."""
+        return cls(errors=[ReloadError(str(cwd), "the session ended while its extensions were loaded anew")])
+
 
 class Former:
     """What belonged to whom before a reload. What has not come back keeps it: a guard that fails to start
