@@ -125,6 +125,18 @@ def test_a_directory_without_a_manifest_is_passed_over_unless_it_was_named(place
     assert missing.extension == "missing"
 
 
+def test_the_own_extensions_of_a_folder_that_is_not_trusted_are_listed_and_shadow_nothing(
+    places: Places,
+) -> None:
+    places.project("weather")
+    places.project("own")
+    places.installed("weather")
+    result = discover(places.cwd, places.home, trusted=False)
+    assert names(result.found) == [("weather", "global")]
+    assert names(result.untrusted) == [("own", "project"), ("weather", "project")]
+    assert (result.shadowed, result.errors) == ([], [])
+
+
 @pytest.mark.promise("S58")
 def test_a_disabled_extension_is_listed_apart_and_keeps_its_name(places: Places) -> None:
     places.project("weather", enabled=False)
@@ -215,6 +227,12 @@ def test_skills_stay_inside_the_directory_links_included(places: Places) -> None
         ('{"name": "x", "exec": "./x", "args": ["a", 1]}', "args[1]", "expected a string, got int"),
         ('{"name": "x", "exec": "./x", "hello_timeout": 0}', "hello_timeout", "expected float > 0"),
         ('{"name": "x", "exec": "./x", "skills": ["\\u0000"]}', "skills[0]", "expected a path inside"),
+        (
+            '{"name": "x", "exec": "./x", "instances": "daemon"}',
+            "instances",
+            "expected 'session' or 'workspace', got 'daemon'",
+        ),
+        ('{"name": "x", "exec": "./x", "instances": 1}', "instances", "expected a string, got int"),
     ],
 )
 def test_a_bad_manifest_names_file_key_and_what_was_expected_and_stops_nobody_else(

@@ -207,6 +207,8 @@ def _explained(error: msgspec.ValidationError, value: Any) -> tuple[str, str]:
         return "", "expected a JSON object"
     for ours, theirs in (("bool", "true or false"), ("str", "a string"), ("array", "a list")):
         text = text.replace(f"`{ours}`", theirs)
+    # `instances` is the only key with a choice of words.
+    text = text.replace("Invalid enum value", "expected 'session' or 'workspace', got")
     return key, text.replace("Expected", "expected").replace("`", "")
 
 
