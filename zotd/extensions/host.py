@@ -97,7 +97,6 @@ class ExtensionHost:
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
         async with self._changing:
-            self._scope.warm()
             await self._settle(self._begin())
 
     async def loaded(self) -> None:
@@ -139,7 +138,6 @@ class ExtensionHost:
             self._generation += 1
             await self._stop_all()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
-            self._scope.warm()
             await self._settle(self._begin())
             return self._outcome(before)
 
@@ -179,6 +177,8 @@ class ExtensionHost:
         self._together = True
         self._early.clear()
         runnable = [located for located in found.found if located.manifest.exec]
+        if runnable:
+            self._scope.warm()
         self._extensions = {located.name: self._extension(located) for located in runnable}
         for error in found.errors:
             self._surface.publish(ExtState(extension=error.extension, state="failed", error=str(error)))
