@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 import pytest
 import uvloop
 
 from tests.children import nothing_but_the_keeper_is_left, start_keeper
-from tests.peers import Frame, Peer, PeerScope
+from tests.peers import Peer, PeerScope
 from tests.virtual import VirtualLoop
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
@@ -44,6 +44,7 @@ SHORT = replace(
 """Short where a test waits for the end of it, long where reaching it is a failure."""
 
 E = TypeVar("E")
+P = TypeVar("P", bound=Peer)
 
 
 def pytest_asyncio_loop_factories(
@@ -177,9 +178,14 @@ class Stage(World):
         self.peers: dict[str, Peer] = {}
         self.discovery = Discovery()
 
-    def enter(self, name: str, /, peer: Peer | None = None, *offers: Frame, **manifest: Any) -> Peer:
-        """Install an extension that is a peer: by default a good one with these offers."""
-        peer = peer or Peer(*offers)
+    @overload
+    def enter(self, name: str, /, **manifest: Any) -> Peer: ...
+    @overload
+    def enter(self, name: str, peer: P, /, **manifest: Any) -> P: ...
+
+    def enter(self, name: str, peer: Any = None, /, **manifest: Any) -> Any:
+        """Install an extension that is a peer: unless told, a good one that offers nothing."""
+        peer = peer or Peer()
         peer.name = name
         self.peers[name] = peer
         made = msgspec.convert({"name": name, "version": "1", "exec": "./peer", **manifest}, Manifest)
