@@ -278,3 +278,11 @@ def test_what_an_extension_names_and_is_not_there_is_told_of(folders: Folders, t
     assert [str(bad) for bad in skills.complaints] == [
         f"{tmp_path}/x/none: is not there; extension x names it in `skills`"
     ]
+
+
+def test_the_example_is_a_skill(folders: Folders) -> None:
+    examples = Path(__file__).resolve().parents[2] / "examples" / "skills"
+    skills = folders.skills([("examples", [examples])])
+    assert names(skills) == ["examples:release-notes"]
+    assert skills.complaints == []
+    assert (skills.found[0].path.parent / "template.md").is_file()
