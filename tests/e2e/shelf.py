@@ -19,8 +19,11 @@ def shelf(machine: Machine) -> Path:
     machine.env["PATH"] = f"{NODE}:{machine.env['PATH']}"
     # Whatever an extension may need is on this machine: a package manager that wants the network fails.
     machine.env |= {"npm_config_offline": "true", "npm_config_update_notifier": "false"}
-    keep_out = shutil.ignore_patterns("__pycache__", "page.txt", "todos.*")
-    return Path(shutil.copytree(EXAMPLES, machine.cwd / "examples", symlinks=True, ignore=keep_out))
+    keep_out = shutil.ignore_patterns("__pycache__", "node_modules", "page.txt", "todos.*")
+    copy = Path(shutil.copytree(EXAMPLES, machine.cwd / "examples", ignore=keep_out))
+    modules = Path("extensions", "scratchpad", "node_modules")
+    (copy / modules).symlink_to(EXAMPLES / modules)
+    return copy
 
 
 def install(machine: Machine, *names: str) -> None:
@@ -36,6 +39,14 @@ def scripted(name: str = "") -> list[str]:
     return ["--provider", "scripted", *script]
 
 
+def drive(machine: Machine, dialect: str, script: list[str], *names: str, panels: bool = True) -> Driver:
+    """Install extensions, start zotd, and wait until all of them are ready, however slow this machine is."""
+    install(machine, *names)
+    driver = Driver(machine, dialect, *script, panels=panels)
+    driver.ready(*names)
+    return driver
+
+
 class Driver:
     """A client of one session in either dialect."""
 
@@ -48,7 +59,8 @@ class Driver:
             self.session_id = self.client.greet(capabilities=capabilities).session()
         else:
             self.session_id = ""
-            self.client.ask("hello", capabilities=capabilities)
+            self.client.send({"type": "hello", "capabilities": capabilities})
+            self.events += self.client.until("response")
 
     def wait(self, kind: str, **members: Any) -> Frame:
         """The next event of a type and with some members; those before it are in `events`."""

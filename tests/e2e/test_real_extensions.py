@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import ROOT, Frame, Machine, text_of
-from tests.e2e.shelf import EXAMPLES, Driver, install, scripted, shelf
+from tests.e2e.shelf import EXAMPLES, Driver, drive, install, scripted, shelf
 
 DIALECTS = ("json-rpc", "zot")
 
@@ -50,8 +50,7 @@ def notes(events: list[Frame]) -> list[tuple[str, str]]:
 def test_the_documents_own_script_in_the_global_folder_makes_the_agent_greet(
     machine: Machine, dialect: str
 ) -> None:
-    install(machine, "hello-py")
-    driver = Driver(machine, dialect, *scripted())
+    driver = drive(machine, dialect, scripted(), "hello-py")
     events = driver.turn("/hellopy")
     asked = next(event for event in events if event["type"] == "user_message")
     assert asked["content"] == [{"type": "text", "text": "Greet me very briefly in one sentence."}]
@@ -63,8 +62,7 @@ def test_the_documents_own_script_in_the_global_folder_makes_the_agent_greet(
 def test_plain_node_that_registers_before_the_ack_and_never_says_ready(
     machine: Machine, dialect: str
 ) -> None:
-    install(machine, "clock")
-    driver = Driver(machine, dialect, *scripted())
+    driver = drive(machine, dialect, scripted(), "clock")
     [shown] = displays(driver.turn("/CLOCK Asia/Tokyo"))
     assert re.fullmatch(r"It is \d\d:\d\d:\d\d in Asia/Tokyo\.", shown)
     assert notes(driver.turn("/clock Atlantis")) == [
@@ -77,8 +75,7 @@ def test_plain_node_that_registers_before_the_ack_and_never_says_ready(
 @pytest.mark.promise("S1", "S7", "S12")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_typescript_from_its_source_by_npx_and_tsx(machine: Machine, dialect: str) -> None:
-    install(machine, "scratchpad")
-    driver = Driver(machine, dialect, *scripted("scratchpad"))
+    driver = drive(machine, dialect, scripted("scratchpad"), "scratchpad")
     driver.ready("scratchpad")
     assert displays(driver.turn("/scratch buy a kettle")) == ["buy a kettle"]
     events = driver.turn("add tea to my list")
@@ -93,8 +90,7 @@ def test_typescript_from_its_source_by_npx_and_tsx(machine: Machine, dialect: st
 @pytest.mark.promise("S1", "S45")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_shell_script_with_jq_greets_by_any_name(machine: Machine, dialect: str) -> None:
-    install(machine, "shell-greet")
-    driver = Driver(machine, dialect, *scripted())
+    driver = drive(machine, dialect, scripted(), "shell-greet")
     for name in ("Ada", '"; rm -rf $HOME #', "back\\nslash `id`", "Zoë 👋"):
         assert displays(driver.turn(f"/greet   {name}  ")) == [f"Hello, {name}!"]
     assert displays(driver.turn("/greet")) == ["Hello, you!"]
@@ -106,9 +102,8 @@ def test_a_shell_script_with_jq_greets_by_any_name(machine: Machine, dialect: st
 @pytest.mark.promise("S26", "S27", "S48")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_guard_stops_a_dangerous_command_and_tells_why(machine: Machine, dialect: str) -> None:
-    install(machine, "guard")
     (machine.cwd / "precious").write_text("keep me")
-    driver = Driver(machine, dialect, *scripted("delete-everything"))
+    driver = drive(machine, dialect, scripted("delete-everything"), "guard")
     events = driver.turn("delete everything")
     reason = "rm -r deletes whole directories, so this was not run: rm -rf ."
     assert results(events) == [(True, reason)]
@@ -131,10 +126,9 @@ def test_print_mode_shows_the_refusal_and_its_reason_beside_the_answer(machine: 
 
 
 def test_the_guard_lets_harmless_commands_run(machine: Machine) -> None:
-    install(machine, "guard")
     call = {"tool_call": {"name": "bash", "args": {"command": "echo still here"}}}
     script = machine.script({"reply": [call]}, {"reply": [{"text": "Done."}]})
-    driver = Driver(machine, "json-rpc", *script)
+    driver = drive(machine, "json-rpc", script, "guard")
     [(failed, text)] = results(driver.turn("say so"))
     assert not failed
     assert "\nstill here\n" in text
@@ -145,8 +139,7 @@ def test_the_guard_lets_harmless_commands_run(machine: Machine) -> None:
 def test_no_event_and_no_saved_message_shows_what_the_redactor_took_out(
     machine: Machine, dialect: str
 ) -> None:
-    install(machine, "redactor")
-    driver = Driver(machine, dialect, *scripted("leak-a-key"))
+    driver = drive(machine, dialect, scripted("leak-a-key"), "redactor")
     events = driver.turn("what is my key?")
     assert text_of(events) == "Your key is [redacted]; please keep it safe."
     assert "sk-ant" not in json.dumps(events)
@@ -164,8 +157,7 @@ def test_no_event_and_no_saved_message_shows_what_the_redactor_took_out(
 @pytest.mark.promise("S19", "S21", "S22", "S25", "S46")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_tool_answers_fails_and_brings_out_another(machine: Machine, dialect: str) -> None:
-    install(machine, "weather")
-    driver = Driver(machine, dialect, *scripted("weather"))
+    driver = drive(machine, dialect, scripted("weather"), "weather")
     events = driver.turn("what is the weather?")
     assert results(events) == [
         (True, "no weather for 'Atlantis'; known: berlin, lisbon, oslo"),
@@ -180,18 +172,27 @@ def test_a_tool_answers_fails_and_brings_out_another(machine: Machine, dialect: 
 
 @pytest.mark.promise("S21", "S22")
 def test_a_deferred_tool_cannot_be_called_before_it_is_brought_out(machine: Machine) -> None:
-    install(machine, "weather")
-
     def call(name: str) -> Frame:
         return {"reply": [{"tool_call": {"name": name, "args": {"city": "Oslo"}}}]}
 
     script = machine.script(call("forecast"), call("weather_tools"), call("forecast"), {"reply": []})
-    driver = Driver(machine, "json-rpc", *script)
+    driver = drive(machine, "json-rpc", script, "weather")
     early, loader, late = results(driver.turn("tomorrow?"))
     assert early[0]
     assert "forecast is not available yet" in early[1]
     assert loader == (False, "forecast is available now")
     assert late == (False, "Tomorrow in Oslo: much the same, then rain.")
+
+
+@pytest.mark.promise("S7")
+def test_a_theme_without_a_program_is_listed_and_starts_nothing(machine: Machine) -> None:
+    install(machine, "theme-paper")
+    driver = Driver(machine, "json-rpc", *scripted())
+    themes = driver.client.call("theme/list", session_id=driver.session_id)["themes"]
+    [paper] = [theme for theme in themes if theme["name"] == "paper"]
+    source = json.loads((EXAMPLES / "extensions" / "theme-paper" / "theme.json").read_text("utf-8"))
+    assert paper["theme"]["colors"] == source["colors"]
+    assert not (machine.home / "logs" / "ext-theme-paper.log").exists()
 
 
 # All of them
@@ -200,10 +201,8 @@ def test_a_deferred_tool_cannot_be_called_before_it_is_brought_out(machine: Mach
 @pytest.mark.promise("S6", "S7", "S66")
 def test_all_examples_together_are_ready_and_nothing_of_them_is_left(machine: Machine) -> None:
     names = sorted(path.parent.name for path in (EXAMPLES / "extensions").glob("*/extension.json"))
-    install(machine, *names)
-    driver = Driver(machine, "json-rpc", *scripted())
-    started = [name for name in names if name != "theme-paper"]
-    driver.ready(*started)
+    install(machine, "theme-paper")
+    driver = drive(machine, "json-rpc", scripted(), *(name for name in names if name != "theme-paper"))
     assert displays(driver.turn("/greet all")) == ["Hello, all!"]
     rows = driver.client.call("extension/list", session_id=driver.session_id)["extensions"]
     states = {row["name"]: row["state"] for row in rows}

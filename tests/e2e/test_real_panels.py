@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.clients import Frame, Machine
-from tests.e2e.shelf import Driver, install, scripted, shelf
+from tests.e2e.shelf import Driver, drive, install, scripted, shelf
 
 DIALECTS = ("json-rpc", "zot")
 
@@ -21,8 +21,7 @@ def machine(machine: Machine) -> Machine:
 
 def asked(machine: Machine, dialect: str) -> tuple[Driver, Frame]:
     """A turn in which the model asks for approval, and the panel that is open for it."""
-    install(machine, "approve")
-    driver = Driver(machine, dialect, *scripted("approve"))
+    driver = drive(machine, dialect, scripted("approve"), "approve")
     driver.prompt("release it")
     panel = driver.wait("ext_panel_open")
     assert panel["extension"] == "approve"
@@ -73,8 +72,7 @@ def test_aborting_the_turn_takes_the_question_away(machine: Machine, dialect: st
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_client_without_panels_is_not_asked_and_the_model_is_told(machine: Machine, dialect: str) -> None:
-    install(machine, "approve")
-    driver = Driver(machine, dialect, *scripted("approve"), panels=False)
+    driver = drive(machine, dialect, scripted("approve"), "approve", panels=False)
     events = driver.turn("release it")
     result = next(event for event in events if event["type"] == "tool_result")
     assert result["is_error"]
@@ -85,8 +83,7 @@ def test_a_client_without_panels_is_not_asked_and_the_model_is_told(machine: Mac
 @pytest.mark.promise("S36", "S40", "S49")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_list_is_moved_through_ticked_and_written_on_by_keys(machine: Machine, dialect: str) -> None:
-    install(machine, "todo")
-    driver = Driver(machine, dialect, *scripted("todo"))
+    driver = drive(machine, dialect, scripted("todo"), "todo")
     driver.prompt("/todos")
     panel = driver.wait("ext_panel_open")
     assert (panel["title"], panel["lines"]) == ("Todos", ["Nothing to do."])
@@ -121,5 +118,6 @@ def test_what_was_written_in_one_run_is_there_in_the_next(machine: Machine) -> N
     machine.run(*scripted("todo"), "-p", "remind me of the milk")
     assert machine.run(*scripted(), "-p", "/todos").stdout == "> □ buy milk\n"
     driver = Driver(machine, "json-rpc", *scripted())
+    driver.ready("todo")
     driver.prompt("/todos")
     assert driver.wait("ext_panel_open")["lines"] == ["> □ buy milk"]
