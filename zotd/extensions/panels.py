@@ -116,12 +116,13 @@ class Panels:
 
     def dismissal(self, owner: str, panel_id: str) -> Callable[[], None]:
         """What closes it, for everybody and though its extension may be stuck. Raises NoPanel."""
-        extension = self._shown(owner, panel_id)
+        self._shown(owner, panel_id)
 
         def dismiss() -> None:
-            if self._open.get(owner, (None,))[0] is extension:
+            held = self._open.get(owner)
+            if held is not None and held[1].panel_id == panel_id:
                 self._end(owner)
-                _tell(extension, PanelClose(panel_id=panel_id))
+                _tell(held[0], PanelClose(panel_id=panel_id))
 
         return dismiss
 
