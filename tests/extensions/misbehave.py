@@ -553,7 +553,7 @@ def plays() -> None:
     """
     own = json.loads(Path("extension.json").read_text())
     name = own["name"]
-    send(type="hello", name=name)
+    send(type="hello", name=name, capabilities=own.get("says", []))
     heard: list[Frame] = []
     for frame in frames():
         heard.append(frame)

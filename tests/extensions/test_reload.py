@@ -344,3 +344,14 @@ async def test_twenty_reloads_leave_no_descriptor_and_no_process(world: World) -
         for _ in range(20):
             assert (await host.reload()).ready == ["good"]
         assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.promise("S10")
+async def test_who_is_started_after_the_model_was_changed_is_told_of_the_new_one(world: World) -> None:
+    world.add("plays", "a")
+    async with world.running() as host:
+        host.use_model("other", "other-2")
+        assert (await heard(host, "a"))["frames"][0]["model"] == "scripted-1"
+        await host.reload()
+        ack = (await heard(host, "a"))["frames"][0]
+        assert (ack["provider"], ack["model"]) == ("other", "other-2")

@@ -330,3 +330,41 @@ async def test_many_sessions_come_and_go_and_leave_nothing(tmp_path: Path) -> No
             assert len({(await heard(host))["pid"] for host in hosts}) == 1
             await asyncio.gather(*(host.stop() for host in hosts))
         assert home.starts() == 1
+
+
+async def test_a_call_that_is_called_off_names_its_session_too(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with daemon(tmp_path) as home:
+        home.add(frames=[TOOL], says=["tool_cancel"])
+        a = home.world("a")
+        async with home.session(a) as host:
+            tool = a.toolbox.get("work")
+            assert tool is not None
+            calling = asyncio.create_task(
+                tool.run(ToolCall("t", "work", {"gate": str(gate)}), lambda text: None)
+            )
+            writer = await asyncio.to_thread(os.open, gate, os.O_WRONLY)
+            calling.cancel()
+            await asyncio.wait([calling])
+            os.close(writer)
+            called, off, _ = (await heard(host))["frames"][1:]
+            assert off == {"type": "tool_cancel", "id": called["id"], "session_id": "a"}
+
+
+async def test_its_death_fails_the_calls_of_every_session_at_once(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with two(tmp_path, TOOL, tool_s=60.0) as (_, a, one, b, _):
+        pid = (await heard(one))["pid"]
+        calls = []
+        for world in (a, b):
+            tool = world.toolbox.get("work")
+            assert tool is not None
+            work = tool.run(ToolCall("t", "work", {"gate": str(gate)}), lambda text: None)
+            calls.append(asyncio.create_task(work))
+        writer = await asyncio.to_thread(os.open, gate, os.O_WRONLY)
+        os.kill(pid, 9)
+        for outcome in await asyncio.gather(*calls):
+            assert outcome.content == [Text("extension team exited: killed by SIGKILL")]
+        os.close(writer)

@@ -147,6 +147,8 @@ class Sessions:
         system = self._briefings[session.id].prompt(tools, able=choice.tools)
         session.model = _model(choice, provider, spec, system)
         self._open[session.id] = (session, spec, builtin)
+        if session.host is not None:
+            session.host.use_model(session.provider, session.model.id)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
         """A client has gone. A private session ends with it, and tells it how; another one goes on."""

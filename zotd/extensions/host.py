@@ -9,12 +9,12 @@ from typing import get_args
 
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
-from zotd.base.paths import extension_log
 from zotd.extensions.asking import AskFailed, ExtensionGone
 from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of
-from zotd.extensions.discovery import Discovery, LoadError, Located
+from zotd.extensions.discovery import Discovery, Located
 from zotd.extensions.extension import Extension, Surroundings
 from zotd.extensions.intercept import Interception
+from zotd.extensions.listing import Listing
 from zotd.extensions.panels import Panels
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
 from zotd.extensions.shared import Member, SharedExtensions
@@ -37,7 +37,7 @@ from zotd.protocol.frames import (
     SubmitSlash,
     Subscribe,
 )
-from zotd.protocol.session import ExtensionInfo, ExtensionState, NoteLevel
+from zotd.protocol.session import ExtensionInfo, NoteLevel
 
 __all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation", "ReloadError", "Reloaded"]
 
@@ -98,6 +98,10 @@ class ExtensionHost:
         """
         async with self._changing:
             await self._settle(self._begin())
+
+    def use_model(self, provider: str, model: str) -> None:
+        """Another model: extensions that are started from now on are told of it."""
+        self._around = replace(self._around, provider=provider, model=model)
 
     async def loaded(self) -> None:
         """Until no start and no reload is under way; both are bounded."""
@@ -360,37 +364,5 @@ class ExtensionHost:
 
     def states(self) -> list[ExtensionInfo]:
         """One row for each extension that was found, whatever became of it, in load order."""
-        found = self._discovery
-        rows = [self._row(located) for located in found.found]
-        rows += [self._row(located, "disabled") for located in found.disabled]
-        rows += [self._row(located, "shadowed") for located in found.shadowed]
-        rows += [self._row(located, "untrusted") for located in found.untrusted]
-        return rows + [self._broken(error) for error in found.errors]
-
-    def _row(self, located: Located, state: ExtensionState = "ready") -> ExtensionInfo:
-        """The state of one that has a process is the process's; what brings only a theme is always ready."""
-        running = self._extensions.get(located.name) if state == "ready" else None
-        return ExtensionInfo(
-            name=located.name,
-            version=located.manifest.version,
-            dir=str(located.directory),
-            scope=located.scope,
-            state=running.state if running else state,
-            error=running.error if running else None,
-            log_path=str(extension_log(self._around.home, located.name)),
-            commands=self._commands.of(located.name) if running else [],
-            tools=self._tools.of(located.name) if running else [],
-        )
-
-    def _broken(self, error: LoadError) -> ExtensionInfo:
-        return ExtensionInfo(
-            name=error.extension,
-            version="",
-            dir=str(error.directory),
-            scope=error.scope,
-            state="failed",
-            error=str(error),
-            log_path=str(extension_log(self._around.home, error.extension)),
-            commands=[],
-            tools=[],
-        )
+        home = self._around.home
+        return Listing(self._discovery, self._extensions, self._commands, self._tools, home).rows()

@@ -89,7 +89,7 @@ class SharedProcess:
         """Take a session out; with the last one the process ends. How many stay."""
         others = len(self._members) - 1
         if others:
-            del self._members[member.session_id]
+            self._members.pop(member.session_id, None)
             return others
         self._left = True
         await self.extension.stop()
