@@ -67,13 +67,15 @@ class BashTool(TypedTool[BashArguments]):
         What is still in a command's group gets SIGTERM and `Limits.bash_kill_s` first.
         """
         left, self._left = self._left, {}
-        await asyncio.gather(*(child.stop(self._limits.bash_kill_s) for child in left))
-        for child, draining in left.items():
-            child.close()
-            draining.cancel()
+        try:
+            await asyncio.gather(*(child.stop(self._limits.bash_kill_s) for child in left))
+        finally:
+            for child, draining in left.items():
+                child.close()
+                draining.cancel()
+            await self._scope.close()
         if left:
             await asyncio.wait(left.values())
-        await self._scope.close()
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
