@@ -111,6 +111,45 @@ def test_a_tool_that_a_reload_brings_can_be_called_without_a_restart(machine: Ma
     assert (result["is_error"], result["content"]) == (False, [{"type": "text", "text": "done by a"}])
 
 
+@pytest.mark.promise("S67")
+def test_a_turn_that_runs_slips_past_no_guard_while_it_is_loaded_anew(machine: Machine) -> None:
+    gate = machine.root / "gate"
+    os.mkfifo(gate)
+    install(machine, "a", frames=[{"type": "register_tool", "name": "slow"}])
+    install(machine, "guard")
+    calls = [
+        {"tool_call": {"name": "slow", "args": {"gate": str(gate)}}},
+        {"tool_call": {"name": "bash", "args": {"command": "touch unguarded"}}},
+    ]
+    script = machine.script(*({"reply": [call]} for call in calls), {"reply": [{"text": "done"}]})
+    client = machine.rpc(*script).greet()
+    session_id = opened(client, "a", "guard")
+    client.call("turn/start", session_id=session_id, text="go")
+    writer = os.open(gate, os.O_WRONLY)  # returns once the tool runs
+    install(machine, "guard", frames=[{"type": "subscribe", "intercept": ["tool_call"]}])
+    reload = client.request("extension/reload", session_id=session_id)
+    client.call("session/state", session_id=session_id)  # answered after the reload has begun to wait
+    os.close(writer)
+    assert client.reply(reload)["result"]["ready"] == ["a", "guard"]
+    assert client.event("tool_result")["content"][0]["text"] == "done by a"
+    refused = client.event("tool_result")
+    assert refused["is_error"]
+    assert "guard says no" in refused["content"][0]["text"]
+    client.event("done")
+    assert not (machine.cwd / "unguarded").exists()
+
+
+@pytest.mark.promise("S10")
+def test_a_reload_tells_extensions_of_the_model_that_was_chosen_since(machine: Machine) -> None:
+    install(machine, "a")
+    client = machine.rpc()
+    client.ask("set_model", model="other")
+    client.ask("reload_ext")
+    client.send({"type": "prompt", "message": "/heard-a"})
+    heard_first = json.loads(client.until("ext_display")[-1]["text"])["frames"][0]
+    assert (heard_first["type"], heard_first["model"]) == ("hello_ack", "other")
+
+
 @pytest.mark.promise("S69")
 def test_failures_of_a_reload_stay_until_clear_and_are_not_told_to_the_model(machine: Machine) -> None:
     install(machine, "a")
