@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ HELLO_PY = ROOT / "tests" / "extensions" / "hello-py"
 
 
 def shelf(machine: Machine) -> Path:
-    """Copy the examples into the folder that the machine works in, and put its Node.js in the path."""
+    """Copy the examples into the folder that the machine works in; put our Node.js and Python in the path."""
     assert (NODE / "npx").exists(), "Node.js is not set up: run `make node`"
-    machine.env["PATH"] = f"{NODE}:{machine.env['PATH']}"
+    machine.env["PATH"] = f"{NODE}:{Path(sys.executable).parent}:{machine.env['PATH']}"
     # Whatever an extension may need is on this machine: a package manager that wants the network fails.
     machine.env |= {"npm_config_offline": "true", "npm_config_update_notifier": "false"}
     keep_out = shutil.ignore_patterns("__pycache__", "node_modules", "page.txt", "todos.*")
