@@ -1,6 +1,7 @@
 """A process with a scope: `holder.py LOOP MODE` runs `escapes.py MODE` in it and passes on what it prints.
 
-LOOP is `asyncio` or `uvloop`. With MODE `bare` no keeper can be started; the program prints a greeting.
+LOOP is `asyncio` or `uvloop`. With a path as MODE no keeper can be started, because that takes the place of
+the interpreter; the program prints a greeting.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ ESCAPES = str(Path(__file__).with_name("escapes.py"))
 
 async def hold(mode: str) -> None:
     argv = [sys.executable, "-S", ESCAPES, mode]
-    if mode == "bare":
+    if "/" in mode:
         argv = ["echo", "good day"]
-        sys.executable = "/bin/false"
+        sys.executable = mode
     child = await Scope(Limits()).spawn(
         argv, cwd=Path("/"), env=dict(os.environ), stdin="null", stderr="merge"
     )

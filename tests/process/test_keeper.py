@@ -139,8 +139,9 @@ def test_the_end_of_a_process_by_signal_ends_all_it_had_started(loop: str, numbe
         assert all_end(below, 2.0)
 
 
-def test_without_a_keeper_programs_run_all_the_same() -> None:
-    with holder("asyncio", "bare") as process:
+@pytest.mark.parametrize("interpreter", ["/bin/false", "/no/such/python"])
+def test_without_a_keeper_programs_run_all_the_same(interpreter: str) -> None:
+    with holder("asyncio", interpreter) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"good day\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import marshal
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 _LENGTH = struct.Struct("<I")
 _AT_ONCE = 65536
+_CANNOT = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSYS, errno.ENOEXEC}  # and never will
 _SEND_S = 1.0  # to a keeper that was stopped by somebody; one that runs takes it in microseconds
 
 
@@ -45,7 +47,7 @@ class Keeper:
     def new_sub_keeper(self, seconds: float) -> socket.socket:
         """Our end of the socket of a new sub-keeper, which may take `seconds` to end what it has started.
 
-        Raises OSError when none can be made.
+        Raises OSError when none can be made, and Lost when none ever can.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -114,8 +116,13 @@ class Keeper:
                     setsigmask=signal.valid_signals() - {signal.SIGCHLD},
                     setsigdef=[signal.SIGCHLD],
                 )
-        except BaseException:
+        except NotImplementedError as error:
             ours.close()
+            raise Lost from error
+        except OSError as error:
+            ours.close()
+            if error.errno in _CANNOT:
+                raise Lost from error
             raise
         ours.settimeout(_SEND_S)
         return ours
@@ -139,7 +146,7 @@ class SubKeeper:
     """
 
     def __init__(self, seconds: float) -> None:
-        """Asks for a sub-keeper. Raises OSError when none can be made."""
+        """Asks for a sub-keeper. Raises OSError and Lost as `Keeper.new_sub_keeper`."""
         self.lost = False
         self._loop = asyncio.get_running_loop()
         self._socket = KEEPER.new_sub_keeper(seconds)

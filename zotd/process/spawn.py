@@ -93,7 +93,7 @@ class Scope:
         if KEEPER.usable and not self._closed:
             try:
                 self._kept()
-            except OSError:
+            except (OSError, Lost):
                 return  # `spawn` says what is wrong
 
     async def spawn(
