@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,8 @@ def run(project: Path, *args: str) -> tuple[int, str]:
         "--import-mode=importlib",
         *args,
     ]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
     return done.returncode, done.stdout
 
 
