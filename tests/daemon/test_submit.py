@@ -100,6 +100,18 @@ def test_commands_of_others_only_where_a_client_takes_them(machine: Machine, tak
         assert "ext_display" not in types(stage.client.events)
 
 
+@pytest.mark.parametrize("takes", [True, False])
+def test_built_in_commands_only_where_a_client_takes_them(machine: Machine, takes: bool) -> None:
+    stage = Stage(machine, "pup", capabilities={"submit": takes})
+    turn = stage.say("pup", {"type": "submit_slash", "text": "/reload-ext"})
+    if takes:
+        assert stage.event("command_result", name="reload-ext").get("error") is None
+        assert [row["state"] for row in stage.call("extension/list")["extensions"]] == ["ready"]
+    else:
+        stage.event("done", turn_id=turn)
+        assert "was ignored: no attached client takes it" in stage.log("pup")
+
+
 @pytest.mark.parametrize("text", ["pup []", " /pup []", "/nobody", "", "/pup []\nsecond line"])
 def test_what_is_no_command_is_dropped_and_logged(machine: Machine, text: str) -> None:
     stage = Stage(machine, "pup", capabilities={"submit": True})

@@ -132,6 +132,9 @@ class World:
         self.prompts.append((extension, text))
         self._more.set()
 
+    def built_in(self, text: str) -> Invocation | None:
+        """There are none here."""
+
     def run(self, invocation: Invocation) -> None:
         self.runs.append(invocation)
         self._more.set()

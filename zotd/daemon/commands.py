@@ -79,10 +79,14 @@ class Commands:
 
     def find(self, text: str) -> Invocation | None:
         """The command that a prompt is, or None."""
-        name = text.strip().removeprefix("/").casefold()
-        if text.strip().startswith("/") and name in BUILT_IN:
-            return Invocation("", name, "")
+        if (own := self.built_in(text)) is not None:
+            return own
         return self.session.host.find(text) if self.session.host is not None else None
+
+    def built_in(self, text: str) -> Invocation | None:
+        """The command of ours that a prompt is, or None."""
+        slash, name = text.strip()[:1], text.strip()[1:].casefold()
+        return Invocation("", name, "") if slash == "/" and name in BUILT_IN else None
 
     def named(self, name: str, args: str) -> Invocation | None:
         """The command of that name, with a slash or without, or None."""

@@ -130,6 +130,9 @@ class Session:
     def prompt(self, text: str, extension: str) -> None:
         self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
 
+    def built_in(self, text: str) -> Invocation | None:
+        return self.commands.built_in(text)
+
     def run(self, invocation: Invocation) -> None:
         self.run_command(invocation).begin()
 

@@ -308,7 +308,7 @@ class ExtensionHost:
             extension.remark("submit was ignored: no attached client takes prompts of extensions")
 
     def _submit_slash(self, extension: Extension, text: str) -> None:
-        invocation = self.find(text) if text.startswith("/") else None
+        invocation = self.find(text) or self._surface.built_in(text) if text.startswith("/") else None
         if invocation is None:
             extension.remark(
                 f"submit_slash was dropped: {text!r} is no registered command; expected /name args"

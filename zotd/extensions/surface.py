@@ -27,6 +27,10 @@ class Surface(Protocol):
         """Take a prompt of an extension, in turn with everybody else's."""
         ...
 
+    def built_in(self, text: str) -> Invocation | None:
+        """The session's own command that a text is, or None. It names no extension."""
+        ...
+
     def run(self, invocation: Invocation) -> None:
         """Run a command now, as if somebody had typed it."""
         ...
