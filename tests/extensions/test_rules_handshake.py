@@ -58,6 +58,7 @@ async def test_start_up_waits_three_seconds_for_a_whole_set_and_then_goes_on(sta
         assert [row.state for row in host.states()] == ["starting"] * 3
 
 
+@pytest.mark.promise("S24")
 async def test_start_up_waits_no_longer_than_the_slowest(stage: Stage) -> None:
     stage.enter("fast")
     stage.enter("slow", Late(1.5))
@@ -150,6 +151,7 @@ async def test_a_frame_that_cannot_be_used_begins_it_anew_too(stage: Stage) -> N
         assert loop.time() - began == pytest.approx(0.2 + 0.25)
 
 
+@pytest.mark.promise("S24")
 async def test_ready_after_it_was_counted_as_ready_changes_nothing(stage: Stage) -> None:
     peer = stage.enter("quiet", Unready())
     async with stage.running() as host:
@@ -252,6 +254,7 @@ async def test_an_end_before_hello_says_how_it_ended_and_where_the_log_is(
         assert row.error == f"extension brief {how} (log: {row.log_path})"
 
 
+@pytest.mark.promise("S17")
 async def test_a_hello_with_another_name_than_the_manifest_is_accepted_and_the_manifest_counts(
     stage: Stage,
 ) -> None:
@@ -266,6 +269,7 @@ async def test_a_hello_with_another_name_than_the_manifest_is_accepted_and_the_m
     assert "hello says 'alias', the manifest 'real', which counts" in stage.log("real")
 
 
+@pytest.mark.promise("S17")
 async def test_capabilities_in_hello_forbid_nothing(stage: Stage) -> None:
     class Modest(Peer):
         capabilities = ("tools", "unheard-of")

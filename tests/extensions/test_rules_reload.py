@@ -135,7 +135,6 @@ async def test_a_tool_that_is_new_is_in_the_next_request(stage: Stage) -> None:
         assert scene.results()[0].content == [Text("done")]
 
 
-@pytest.mark.promise("S68")
 @pytest.mark.promise("S69")
 async def test_the_answer_has_every_error_in_full(stage: Stage) -> None:
     class Dies(Peer):
