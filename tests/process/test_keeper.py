@@ -84,7 +84,7 @@ async def test_a_storm_of_forks_is_over_within_two_seconds(scope: Scope) -> None
     child, _ = await escape(scope, "storm")
     keeper = KEEPER.pid
     while len(descendants(keeper)) < 30:  # noqa: ASYNC110 - nobody announces a fork
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
     began = time.monotonic()
     await scope.close()
     assert time.monotonic() - began < 2.0
@@ -111,7 +111,7 @@ async def test_what_is_adopted_is_collected_as_soon_as_it_ends(scope: Scope) -> 
         os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(5):
         while children(sub_keeper):  # noqa: ASYNC110 - it is nobody's child of ours
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
     child.close()
 
 

@@ -89,15 +89,12 @@ class SubKeeper:
         self._left: set[int] = set()
         """Groups whose leader has ended and been collected, and which may have members still."""
 
-    def serve(self) -> None:
-        """Returns when the socket has ended and every process below is gone, or cannot be ended."""
-        try:
-            while True:
-                self._collect()
-                if self._watch.wait() and not self._receive():
-                    break
-        finally:
-            self._end()
+    def serve(self) -> int:
+        """Returns when the socket has ended: 0 if every process below is gone, 1 if some cannot be ended."""
+        while True:
+            self._collect()
+            if self._watch.wait() and not self._receive():
+                return self._end()
 
     def _receive(self) -> bool:
         """Do what was asked for. False at the end of the socket."""
@@ -124,18 +121,20 @@ class SubKeeper:
 
     def _spawn(self, number: int, argv: list[bytes], cwd: bytes, env: dict[bytes, bytes]) -> None:
         fds, self._fds = self._fds[:_FDS], self._fds[_FDS:]
+        fault = 0
         try:
             os.chdir(cwd)
             pid = _start(argv, env, fds)
         except OSError as error:
-            self._say("failed", number, error.errno or errno.EIO)
-        else:
-            self._running.add(pid)
-            self._left.discard(pid)
-            self._say("started", number, pid)
-        finally:
-            for fd in fds:
-                os.close(fd)
+            fault = error.errno or errno.EIO
+        for fd in fds:  # before the answer: from then on the program alone decides when its pipes end
+            os.close(fd)
+        if fault:
+            self._say("failed", number, fault)
+            return
+        self._running.add(pid)
+        self._left.discard(pid)
+        self._say("started", number, pid)
 
     def _signal(self, group: int, number: int) -> None:
         # A number that we have not collected belongs to nobody else.
@@ -158,10 +157,10 @@ class SubKeeper:
                 self._left.add(pid)
                 self._say("exited", pid, os.waitstatus_to_exitcode(status))
 
-    def _end(self) -> None:
+    def _end(self) -> int:
         for group in self._running:
             _kill_group(group, _signal.SIGKILL)
-        end_all(self._collect, self._watch, self._seconds)
+        return 0 if end_all(self._collect, self._watch, self._seconds) else 1
 
     def _say(self, *values: str | int) -> None:
         data = marshal.dumps(values)
@@ -179,12 +178,14 @@ class Keeper:
         self._seconds = seconds
         self._watch = Watch(socket.fileno())
         self._sub_keepers: set[int] = set()
+        self._orphans = False
 
-    def serve(self) -> None:
+    def serve(self) -> int:
         """Returns when the daemon and every sub-keeper has ended. Returns in a sub-keeper too."""
         while True:
-            if self._collect() and self._strangers():
-                _kill_below(lambda _: True, _signal.SIGKILL, spare=self._sub_keepers)
+            self._collect()
+            if self._orphans:
+                self._orphans = _kill_below(lambda _: True, _signal.SIGKILL, spare=self._sub_keepers)
                 self._watch.wait_for_child(_PAUSE_MS)
                 continue
             if not self._watch.wait():
@@ -197,55 +198,55 @@ class Keeper:
             if not data:
                 break
             for fd in _descriptors(ancillary):
-                if self._fork(fd):
-                    return
+                if (sub_keeper := self._fork(fd)) is not None:
+                    return sub_keeper.serve()
         deadline = time.monotonic() + self._seconds
         while self._collect() and self._sub_keepers and time.monotonic() < deadline:
             self._watch.wait_for_child(_PAUSE_MS)
-        end_all(self._collect, self._watch, self._seconds)
+        return 0 if end_all(self._collect, self._watch, self._seconds) else 1
 
-    def _fork(self, fd: int) -> bool:
-        """Whether this is the new sub-keeper, at the end of its work."""
+    def _fork(self, fd: int) -> SubKeeper | None:
+        """What to do, in the new process."""
         try:
             pid = os.fork()
         except OSError:
             os.close(fd)  # the daemon reads that as the end of the sub-keeper
-            return False
+            return None
         if pid:
             os.close(fd)
             self._sub_keepers.add(pid)
-            return False
+            return None
         self._watch.close()
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, self._socket.fileno())  # the daemon shall see when the keeper alone has ended
         os.close(null)
         become_subreaper()
-        SubKeeper(_socket.socket(fileno=fd), self._seconds).serve()
-        return True
+        return SubKeeper(_socket.socket(fileno=fd), self._seconds)
 
     def _collect(self) -> bool:
         while True:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
-            self._sub_keepers.discard(pid)
-
-    def _strangers(self) -> bool:
-        """Whether a child is no sub-keeper: a sub-keeper was killed, and what it kept has come to us."""
-        me = os.getpid()
-        return any(parent == me and pid not in self._sub_keepers for pid, parent, _ in _processes())
+            if pid in self._sub_keepers:
+                self._sub_keepers.discard(pid)
+                # One that was killed, or gave up, leaves us what it kept.
+                self._orphans = self._orphans or status != 0
 
 
-def end_all(collect: Callable[[], bool], watch: Watch, seconds: float) -> None:
+def end_all(collect: Callable[[], bool], watch: Watch, seconds: float) -> bool:
     """Kill what is below this process until `collect` finds that nothing is, at most for `seconds`."""
     deadline = time.monotonic() + seconds
-    while collect() and time.monotonic() < deadline:
+    while collect():
+        if time.monotonic() > deadline:
+            return False
         _kill_below(lambda _: True, _signal.SIGKILL)
         watch.wait_for_child(_PAUSE_MS)
+    return True
 
 
 def become_subreaper() -> None:
@@ -379,5 +380,4 @@ def main() -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     _stat("self")  # where this cannot be read, nothing could be found
     become_subreaper()
-    Keeper(_socket.socket(fileno=0), float(sys.argv[1])).serve()
-    os._exit(0)
+    os._exit(Keeper(_socket.socket(fileno=0), float(sys.argv[1])).serve())

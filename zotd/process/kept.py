@@ -56,7 +56,7 @@ class Keeper:
                     self._send(theirs, seconds)
                 except (BrokenPipeError, ConnectionResetError):
                     self._forget()
-                    self._send(theirs, seconds)
+                    self._send_to_new(theirs, seconds)
             ours.setblocking(False)
         except BaseException:
             ours.close()
@@ -94,6 +94,12 @@ class Keeper:
         if self._socket is None:
             self._socket = self._start(seconds)
         socket.send_fds(self._socket, [b"\0"], [theirs.fileno()])
+
+    def _send_to_new(self, theirs: socket.socket, seconds: float) -> None:
+        try:
+            self._send(theirs, seconds)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Lost from error
 
     def _start(self, seconds: float) -> socket.socket:
         ours, theirs = socket.socketpair()
