@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from zotd.protocol.methods import METHOD_TYPES, Params, SessionNew, SessionRef, TurnStartParams
+from zotd.protocol.methods import METHOD_TYPES, SessionNew, TurnStartParams
+from zotd.protocol.params import Params, SessionRef
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 
 NEEDED: dict[str, dict[str, Any]] = {
