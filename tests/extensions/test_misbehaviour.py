@@ -56,7 +56,8 @@ async def test_a_hello_after_twelve_seconds_is_as_good_as_one_at_once(world: Wor
     gate = world.add("hello_late") / "gate"
     os.mkfifo(gate)
     world.add("banner")
-    async with world.running(ready_together_s=0.5) as host:
+    async with world.running(ready_together_s=0.1) as host:
+        await world.event(ExtState, extension="banner", state="ready")
         assert {row.name: row.state for row in host.states()} == {"banner": "ready", "hello_late": "starting"}
         assert (await run(host, "/poke")).extension == "banner"
         gate.write_bytes(b"go")
