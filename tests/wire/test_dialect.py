@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zotd.wire.dialect import COMMANDS, Command, Refusal, blocks, event, malformed, parse, response
+from zotd.wire.dialect import COMMANDS, Command, Refusal, blocks, event, malformed, message, parse, response
 
 BARE = sorted(name for name, fields in COMMANDS.items() if all(field.endswith("?") for field in fields))
 
@@ -123,3 +123,8 @@ def test_any_value_is_a_command_or_an_answer(value: Any) -> None:
     else:
         assert found.response["type"] == "response"
         assert found.response["error"]
+
+
+def test_a_message_has_the_members_that_zot_s_clients_know_and_no_others() -> None:
+    row = {"role": "assistant", "content": [], "time": "t", "meta": {"shown": "x"}, "added_tool_names": ["a"]}
+    assert message(row) == {"role": "assistant", "content": [], "time": "t"}
