@@ -10,13 +10,14 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from zotd.base.limits import Limits
-from zotd.process.bare import Bare
 from zotd.process.child import READ_BYTES, Child, Writer
-from zotd.process.explain import missing_env_program, why_not_started
-from zotd.process.kept import KEEPER, Lost, SubKeeper
+
+if TYPE_CHECKING:
+    from zotd.process.bare import Bare
+    from zotd.process.kept import SubKeeper
 
 __all__ = ["READ_BYTES", "Child", "Input", "Running", "Scope", "SpawnError", "Spawner", "Writer"]
 
@@ -90,6 +91,8 @@ class Scope:
 
     def warm(self) -> None:
         """Prepare for the first `spawn`, beside whatever else there is to do before it."""
+        from zotd.process.kept import KEEPER, Lost
+
         if KEEPER.usable and not self._closed:
             try:
                 self._kept()
@@ -111,6 +114,9 @@ class Scope:
 
         Raises SpawnError.
         """
+        from zotd.process.explain import missing_env_program, why_not_started
+        from zotd.process.kept import Lost
+
         if self._closed:
             raise SpawnError(f"cannot start {argv[0]}: what it belongs to has ended")
         if fault := missing_env_program(argv, cwd, env):
@@ -155,6 +161,8 @@ class Scope:
         fds: tuple[int, int, int],
         ours: list[int],
     ) -> Child:
+        from zotd.process.kept import KEEPER, Lost
+
         backend: SubKeeper | Bare
         if KEEPER.usable:
             request = [os.fsencode(word) for word in argv], os.fsencode(cwd), _encoded(argv, env), fds
@@ -175,6 +183,8 @@ class Scope:
         return Child(pid, exited, writer, ours[-1], lambda number: backend.signal(pid, number))
 
     def _kept(self) -> SubKeeper:
+        from zotd.process.kept import Lost, SubKeeper
+
         if self._closed:
             raise Lost
         if self._sub_keeper is None or self._sub_keeper.lost:
@@ -184,6 +194,8 @@ class Scope:
     def _unkept(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], fds: tuple[int, int, int]
     ) -> tuple[Bare, tuple[int, asyncio.Future[int]]]:
+        from zotd.process.bare import Bare
+
         if self._bare is None:
             self._bare = Bare()
         return self._bare, self._bare.spawn(argv, cwd, env, fds)
