@@ -49,6 +49,14 @@ class LocalServers:
                 self._servers[weights] = server
             return server.url, server.key
 
+    async def died(self, weights: Path) -> bool:
+        """Whether the child for `weights` has ended, or does within a moment."""
+        server = self._servers.get(weights)
+        if server is None:
+            return True
+        await asyncio.wait([server.child.exited], timeout=self._limits.last_words_s)
+        return server.child.exited.done()
+
     async def close(self) -> None:
         """End every child, bounded."""
         async with self._starting:
@@ -132,11 +140,21 @@ class LocalProvider:
         if choice.weights is None:
             hint = f"run: zotd model install {KNOWN[0].id}"
             raise ProviderError("no model file is chosen", kind="configuration", hint=hint)
-        url, key = await self._servers.serving(choice.weights, choice.window, choice.max_output)
-        chat = OpenAIChat(self.id, url, key, self._http, self._limits, temperature=self._temperature)
-        async with aclosing(chat.stream(replace(request, tools=(), reasoning=""))) as events:
-            async for event in events:
-                yield event
+        request = replace(request, tools=(), reasoning="")
+        began = False
+        for last in (False, True):
+            url, key = await self._servers.serving(choice.weights, choice.window, choice.max_output)
+            chat = OpenAIChat(self.id, url, key, self._http, self._limits, temperature=self._temperature)
+            try:
+                async with aclosing(chat.stream(request)) as events:
+                    async for event in events:
+                        began = True
+                        yield event
+                return
+            except ProviderError:
+                # A child that was killed refuses the request a moment before its end is known.
+                if last or began or not await self._servers.died(choice.weights):
+                    raise
 
     async def close(self) -> None:
         """Nothing is held: the child is shared."""
