@@ -1,5 +1,6 @@
 """JSON in and out, and what is said about frames that cannot be used."""
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -13,8 +14,21 @@ from zotd.protocol.frames import (
     Notify,
     PanelSpec,
     RegisterTool,
+    ToolCallFrame,
 )
-from zotd.wire.codec import BadField, Malformed, UnknownType, decode, decode_frame, encode, to_wire
+from zotd.wire.codec import (
+    BadField,
+    FrameDecoder,
+    Malformed,
+    UnknownType,
+    decode,
+    encode,
+    encode_frame,
+    from_wire,
+    to_wire,
+)
+
+FRAMES = FrameDecoder(FROM_EXTENSION)
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -90,8 +104,8 @@ def test_what_has_no_place_in_json_is_a_type_error() -> None:
 
 def test_null_members_count_as_absent_but_null_stays_data_inside_other_objects() -> None:
     payload = b'{"type":"command_response","id":"1","error":null,"open_panel":{"id":"p","lines":null}}'
-    assert decode_frame(payload, FROM_EXTENSION) == CommandResponse(id="1", open_panel=PanelSpec(id="p"))
-    tool = decode_frame(b'{"type":"register_tool","name":"t","schema":{"default":null}}', FROM_EXTENSION)
+    assert FRAMES.decode(payload) == CommandResponse(id="1", open_panel=PanelSpec(id="p"))
+    tool = FRAMES.decode(b'{"type":"register_tool","name":"t","schema":{"default":null}}')
     assert tool == RegisterTool(name="t", schema={"default": None})
 
 
@@ -99,21 +113,21 @@ def test_null_members_count_as_absent_but_null_stays_data_inside_other_objects()
 def test_errors_carry_the_id_of_the_frame(identity: str | int) -> None:
     said = orjson.dumps(identity)
     with pytest.raises(Malformed) as malformed:
-        decode_frame(b'{"type":"tool_result","id":' + said + b',"content":[}', FROM_EXTENSION)
+        FRAMES.decode(b'{"type":"tool_result","id":' + said + b',"content":[}')
     with pytest.raises(UnknownType) as unknown:
-        decode_frame(b'{"type":"nope","id":' + said + b"}", FROM_EXTENSION)
+        FRAMES.decode(b'{"type":"nope","id":' + said + b"}")
     with pytest.raises(BadField) as bad:
-        decode_frame(b'{"type":"tool_result","content":[3],"id":' + said + b"}", FROM_EXTENSION)
+        FRAMES.decode(b'{"type":"tool_result","content":[3],"id":' + said + b"}")
     assert malformed.value.id == unknown.value.id == bad.value.id == identity
 
 
 def test_a_bad_field_is_named_by_its_path() -> None:
     with pytest.raises(BadField) as wrong:
-        decode_frame(b'{"type":"panel_render","panel_id":"p","lines":["a",2]}', FROM_EXTENSION)
+        FRAMES.decode(b'{"type":"panel_render","panel_id":"p","lines":["a",2]}')
     assert wrong.value.path == "$.lines[1]"
     assert str(wrong.value) == "panel_render: Expected `str`, got `int` at $.lines[1]"
     with pytest.raises(BadField, match="missing required field `message`"):
-        decode_frame(b'{"type":"notify"}', FROM_EXTENSION)
+        FRAMES.decode(b'{"type":"notify"}')
 
 
 @pytest.mark.parametrize(
@@ -122,7 +136,7 @@ def test_a_bad_field_is_named_by_its_path() -> None:
 )
 def test_an_unknown_type_says_what_it_was(payload: bytes, said: str) -> None:
     with pytest.raises(UnknownType, match=said):
-        decode_frame(payload, FROM_EXTENSION)
+        FRAMES.decode(payload)
 
 
 @pytest.mark.parametrize(
@@ -137,4 +151,46 @@ def test_an_unknown_type_says_what_it_was(payload: bytes, said: str) -> None:
 )
 def test_a_frame_that_is_no_object_is_malformed(payload: bytes, name: str) -> None:
     with pytest.raises(Malformed, match=f"this is {name}"):
-        decode_frame(payload, FROM_EXTENSION)
+        FRAMES.decode(payload)
+
+
+@given(
+    st.sampled_from(["notify", "event_intercept_response", "register_tool", "nope"]),
+    st.dictionaries(
+        st.sampled_from(["id", "message", "level", "name", "schema", "modified_args", "block", "more"]),
+        json_values,
+    ),
+)
+def test_a_frame_means_the_same_whether_or_not_it_is_read_at_once(kind: str, members: dict[str, Any]) -> None:
+    def outcome(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except (BadField, UnknownType) as error:
+            return type(error), error.message, error.id
+
+    value = {**members, "type": kind}
+    assert outcome(lambda: FRAMES.decode(encode(value))) == outcome(lambda: from_wire(value, FROM_EXTENSION))
+
+
+@pytest.mark.parametrize("member", ["message", "nobody_reads_this"])
+def test_invalid_utf_8_is_refused_wherever_it_stands(member: str) -> None:
+    payload = b'{"type":"notify","message":"a","' + member.encode() + b'":"\xff"}'
+    with pytest.raises(Malformed, match="invalid UTF-8"):
+        FRAMES.decode(payload)
+
+
+@given(json_values)
+def test_a_frame_is_written_as_any_other_value(value: Any) -> None:
+    frame = ToolCallFrame(id="1", name="t", args={"value": value})
+    line = encode_frame(frame)
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert decode(line) == decode(encode(frame))
+
+
+def test_a_frame_with_half_a_character_or_too_many_levels_is_written_all_the_same() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    for value in ("\ud800", deep):
+        assert decode(encode_frame(ToolCallFrame(id="1", name="t", args={"value": value})))["id"] == "1"

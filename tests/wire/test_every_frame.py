@@ -16,7 +16,7 @@ import pytest
 from zotd.base.limits import Limits
 from zotd.protocol.frames import FROM_EXTENSION, FROM_HOST, FrameBase, Hello, HelloAck, Notify, Shutdown
 from zotd.schema.docstrings import documentation
-from zotd.wire.codec import BadField, UnknownType, decode_frame
+from zotd.wire.codec import BadField, FrameDecoder, UnknownType
 from zotd.wire.link import BadAnswer, ExtensionLink, Failed, Greeted, Output, Remark, State
 
 Frame = dict[str, Any]
@@ -32,6 +32,8 @@ ACK = HelloAck(
     extension_dir="/e",
     data_dir="/e",
 )
+
+OF_HOST = FrameDecoder(FROM_HOST)
 WRONG: dict[type[msgspec.inspect.Type], list[Any]] = {
     msgspec.inspect.StrType: [7, True, ["text"], {"text": "text"}],
     msgspec.inspect.BoolType: ["yes", 1, []],
@@ -259,7 +261,7 @@ def test_a_frame_of_the_host_has_no_members_that_say_nothing(tag: str) -> None:
 @pytest.mark.parametrize("tag", FROM_HOST)
 def test_a_reader_of_frames_of_the_host_ignores_what_it_does_not_know(tag: str) -> None:
     frame = example(FROM_HOST[tag])
-    read = decode_frame(json.dumps({**frame, "x-new": {"deep": None}}).encode(), FROM_HOST)
+    read = OF_HOST.decode(json.dumps({**frame, "x-new": {"deep": None}}).encode())
     assert read == msgspec.convert(frame, FROM_HOST[tag])
 
 
@@ -267,7 +269,7 @@ def test_a_reader_of_frames_of_the_host_ignores_what_it_does_not_know(tag: str) 
 def test_a_frame_of_the_host_cannot_be_made_or_read_without_a_required_field(tag: str, name: str) -> None:
     frame = without(example(FROM_HOST[tag]), name)
     with pytest.raises(BadField, match=f"missing required field `{name}`"):
-        decode_frame(json.dumps(frame).encode(), FROM_HOST)
+        OF_HOST.decode(json.dumps(frame).encode())
     with pytest.raises(TypeError, match=f"Missing required argument '{name}'"):
         FROM_HOST[tag](**without(frame, "type"))
 
@@ -276,13 +278,13 @@ def test_a_frame_of_the_host_cannot_be_made_or_read_without_a_required_field(tag
 def test_a_wrong_typed_field_of_the_host_is_noticed_by_a_reader(tag: str, name: str, value: Any) -> None:
     frame = {**example(FROM_HOST[tag]), name: value}
     with pytest.raises(BadField, match=rf"at \$\.{name}"):
-        decode_frame(json.dumps(frame).encode(), FROM_HOST)
+        OF_HOST.decode(json.dumps(frame).encode())
 
 
 @pytest.mark.parametrize("tag", sorted(FROM_EXTENSION.keys() - FROM_HOST.keys()))
 def test_a_frame_of_an_extension_is_none_of_the_hosts(tag: str) -> None:
     with pytest.raises(UnknownType, match=tag):
-        decode_frame(json.dumps(example(FROM_EXTENSION[tag])).encode(), FROM_HOST)
+        OF_HOST.decode(json.dumps(example(FROM_EXTENSION[tag])).encode())
 
 
 def test_hello_is_the_only_frame_that_is_read_before_the_acknowledgement() -> None:

@@ -31,6 +31,7 @@ from zotd.extensions.discovery import Located
 from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
 from zotd.extensions.program import argv, environment
+from zotd.process.child import READ_BYTES
 from zotd.process.spawn import Running, Spawner, SpawnError
 from zotd.protocol.frames import (
     CommandResponse,
@@ -144,25 +145,32 @@ class Extension:
         Raises ExtensionGone at once when the process ends, NotReading, NoAnswer, WrongAnswer.
         """
         number = str(next(self._ids))
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Answer] = loop.create_future()
         self.send(msgspec.structs.replace(question, id=number))
         self._waiting[number] = waiter
+        deadline = loop.call_later(within, self._give_up, waiter, within) if within is not None else None
         try:
             with self.calls.counting(question):
-                async with asyncio.timeout(within):
-                    got = await waiter
-        except TimeoutError:
+                got = await waiter
+        except NoAnswer:
             self.remark(f"no answer to {_tag(question)} {number} within {within:g} s")
             self._call_off(question, number)
-            raise NoAnswer(f"extension {self.name} did not answer within {within:g} s") from None
+            raise
         except asyncio.CancelledError:
             self._call_off(question, number)
             raise
         finally:
+            if deadline is not None:
+                deadline.cancel()
             self._waiting.pop(number, None)
         if not isinstance(got, answer):
             raise WrongAnswer(f"extension {self.name} answered with {_tag(got)}")
         return got
+
+    def _give_up(self, waiter: asyncio.Future[Answer], within: float) -> None:
+        if not waiter.done():
+            waiter.set_exception(NoAnswer(f"extension {self.name} did not answer within {within:g} s"))
 
     def _call_off(self, question: Question, number: str) -> None:
         """Tell an extension that wants to know that the answer to its tool call is not awaited any more."""
@@ -257,7 +265,8 @@ class Extension:
                     if self._failure:
                         return self._failure
                     # One that never pauses must neither hold the loop nor outrun whoever reads its notes.
-                    await asyncio.sleep(0)
+                    if len(data) >= READ_BYTES:
+                        await asyncio.sleep(0)
                     await self._drained()
         except TimeoutError:
             if not child.exited.done():

@@ -109,17 +109,22 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._send = send
         self._stdout = stdout
-        self._reader: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[bytes] | None = None
+        self._wanted = READ_BYTES
+        self._watched = False  # whether the loop tells us when there is output
         self._eager = 0
 
     async def read(self, n: int = READ_BYTES) -> bytes:
         """The next bytes of output, at most `n`; b"" at its end or after `close()`. One reader at a time."""
+        if self._reader is not None:
+            raise RuntimeError(f"two readers of the output of process {self.pid}")
         if self._eager >= _READS_IN_A_ROW:
             self._eager = 0
             await asyncio.sleep(0)
-        while (data := self.read_now(n)) is None:
-            await self._readable()
-        return data
+        # What is watched was read empty a moment ago: to look again would cost a call and find nothing.
+        if not self._watched and (data := self.read_now(n)) is not None:
+            return data
+        return await self._readable(n)
 
     def read_now(self, n: int = READ_BYTES) -> bytes | None:
         """What has already arrived, at most `n` bytes; b"" at the end of output, None when nothing waits."""
@@ -133,17 +138,27 @@ class Child:
         self._eager += 1
         return data
 
-    async def _readable(self) -> None:
-        if self._reader is not None:
-            raise RuntimeError(f"two readers of the output of process {self.pid}")
-        self._reader = self._loop.create_future()
-        self._loop.add_reader(self._stdout, _wake, self._reader)
+    async def _readable(self, n: int) -> bytes:
+        self._reader, self._wanted = self._loop.create_future(), n
+        if not self._watched:
+            self._watched = True
+            self._loop.add_reader(self._stdout, self._on_readable)
         try:
-            await self._reader
+            return await self._reader
         finally:
             self._reader = None
-            if self._stdout >= 0:
-                self._loop.remove_reader(self._stdout)
+
+    def _on_readable(self) -> None:
+        """Read for who waits. Without one, stop watching: the loop would call again and again."""
+        if self._reader is None or self._reader.done():
+            self._unwatch()
+        elif (data := self.read_now(self._wanted)) is not None:
+            self._reader.set_result(data)
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            self._loop.remove_reader(self._stdout)
 
     def group_alive(self) -> bool:
         """Whether the process or anything it left in its group still runs."""
@@ -178,13 +193,8 @@ class Child:
         if self.stdin is not None:
             self.stdin.abandon()
         if self._stdout >= 0:
-            self._loop.remove_reader(self._stdout)
+            self._unwatch()
             os.close(self._stdout)
             self._stdout = -1
-        if self._reader is not None:
-            _wake(self._reader)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(b"")

@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TypeAlias
 
 from zotd.base.limits import Limits
 from zotd.protocol.frames import FROM_EXTENSION, FromExtension, FromHost, Hello, HelloAck, Ready, Shutdown
 from zotd.wire.codec import (
+    FrameDecoder,
     FrameId,
     Malformed,
     WireError,
     decode,
-    decode_frame,
-    encode,
+    encode_frame,
     from_wire,
     near_id,
 )
 from zotd.wire.framing import LineBuffer, Oversize
+
+
+@cache
+def _decoder() -> FrameDecoder:
+    """One for all links: making it takes longer than most extensions need to say hello."""
+    return FrameDecoder(FROM_EXTENSION)
 
 
 class State(Enum):
@@ -117,6 +124,7 @@ class ExtensionLink:
         self.state = State.SPAWNED
         self._limits = limits
         self._buffer = LineBuffer(limits.frame_bytes)
+        self._decoder = _decoder()
         self._banners = 0
         self._waiting: deque[bytes | Oversize] = deque()
 
@@ -132,7 +140,7 @@ class ExtensionLink:
     def acknowledge(self, ack: HelloAck) -> bytes:
         """Answers `hello`. Call `receive(b"")` next: frames may have been waiting for it."""
         self._move(Input.ACKNOWLEDGE)
-        return encode(ack) + b"\n"
+        return encode_frame(ack)
 
     def ready(self) -> None:
         """The host counts the extension as ready, because it has been silent long enough."""
@@ -143,13 +151,13 @@ class ExtensionLink:
         if isinstance(frame, HelloAck | Shutdown):
             raise LocalError(f"{type(frame).__name__} is sent by a method of its own")
         self._move(Input.SEND)
-        return encode(frame) + b"\n"
+        return encode_frame(frame)
 
     def stop(self) -> bytes:
         """Asks it to end. No bytes when it has been asked, or when it was never greeted back."""
         tell = self.state in (State.REGISTERING, State.RUNNING)
         self._move(Input.STOP)
-        return encode(Shutdown()) + b"\n" if tell else b""
+        return encode_frame(Shutdown()) if tell else b""
 
     def gone(self, reason: str) -> list[Output]:
         """The process ended or closed its output; `reason` says which, such as `exited with status 7`.
@@ -216,7 +224,7 @@ class ExtensionLink:
             self._skip(line, line.message, near_id(line.head), out)
             return
         try:
-            frame = decode_frame(line, FROM_EXTENSION)
+            frame = self._decoder.decode(line)
         except WireError as error:
             self._skip(line, error.message, error.id, out)
             return
