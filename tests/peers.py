@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,7 +81,7 @@ class Peer:
 
     def say_bytes(self, data: bytes) -> None:
         self._output += data
-        self._more.set()
+        asyncio.get_running_loop().call_soon(self._deliver)
 
     def exit(self, code: int) -> None:
         """End, like a program that holds nothing open."""
@@ -91,7 +91,7 @@ class Peer:
 
     def end_output(self) -> None:
         self._ended = True
-        self._more.set()
+        asyncio.get_running_loop().call_soon(self._deliver)
 
     def of(self, kind: str) -> list[Frame]:
         """What it was sent of one type so far."""
@@ -123,17 +123,30 @@ class Peer:
         self.stdin = PeerInput(self)
         self._output = bytearray()
         self._ended = False
-        self._more = asyncio.Event()
+        self._take: Callable[[bytes], None] | None = None
+        self._paused = True
         self._hearing = asyncio.Event()
         loop.call_soon(self.began)
 
-    async def read(self, n: int = 65536) -> bytes:
-        while not self._output and not self._ended:
-            self._more.clear()
-            await self._more.wait()
-        data = bytes(self._output[:n])
-        del self._output[:n]
-        return data
+    def listen(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self.resume()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        """Hand over what waits, at most as much as a pipe does."""
+        if self._paused or self._take is None or not (self._output or self._ended):
+            return
+        data = bytes(self._output[:65536])
+        del self._output[:65536]
+        asyncio.get_running_loop().call_soon(self._deliver) if data else self.pause()
+        self._take(data)
 
     def signal_group(self, sig: int) -> None:
         if self.exited.done():

@@ -122,6 +122,8 @@ class World:
         self.events.append(event)
         self._more.set()
 
+    full = False
+
     async def drained(self) -> None:
         """The test reads at once."""
 

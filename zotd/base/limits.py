@@ -40,6 +40,8 @@ class Limits:
     """SIGTERM to SIGKILL."""
     last_words_s: float = 0.1
     """After an extension's exit: for what it wrote last, should a child of its hold the pipe open."""
+    last_words_bytes: int = MIB
+    """Read after an extension's exit: what the largest pipe that an ordinary program can make holds."""
     banner_lines: int = 20
     """Lines before `hello` that are no JSON: runtimes print banners."""
     outgoing_frames: int = 256

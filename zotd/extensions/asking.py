@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from zotd.protocol.frames import (
     CommandInvoked,
     CommandResponse,
     EventIntercept,
+    FromExtension,
+    FromHost,
     InterceptResponse,
     ToolCallFrame,
+    ToolCancel,
     ToolResultFrame,
 )
 
@@ -41,6 +47,71 @@ class WrongAnswer(AskFailed):
     """It answered, but not with what was asked for."""
 
 
+class Questions:
+    """What one extension was asked and has not answered yet. Ids are unique among its questions."""
+
+    def __init__(
+        self, extension: str, send: Callable[[FromHost], None], remark: Callable[[str], None]
+    ) -> None:
+        """send: raises ExtensionGone or NotReading. remark: a line in the extension's log."""
+        self._extension = extension
+        self._send = send
+        self._remark = remark
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+
+    async def ask(
+        self, question: Question, within: float | None, answer: type[AnyAnswer], *, call_off: bool
+    ) -> AnyAnswer:
+        """As `Extension.ask`. call_off: whether to tell it when nobody waits for the answer any more."""
+        loop = asyncio.get_running_loop()
+        number = str(next(self._ids))
+        waiter: asyncio.Future[Answer] = loop.create_future()
+        self._send(replace(question, id=number))
+        self._waiting[number] = waiter
+        deadline = None if within is None else loop.call_later(within, self._give_up, number, within)
+        try:
+            got = await waiter
+        except (NoAnswer, asyncio.CancelledError) as over:
+            if isinstance(over, NoAnswer):
+                self._remark(f"no answer to {tag(question)} {number} within {within:g} s")
+            if call_off:
+                with suppress(AskFailed):
+                    self._send(ToolCancel(id=number, session_id=question.session_id))
+            raise
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            self._waiting.pop(number, None)
+        if not isinstance(got, answer):
+            raise WrongAnswer(f"extension {self._extension} answered with {tag(got)}")
+        return got
+
+    def answered(self, number: str, answer: Answer | AskFailed) -> bool:
+        """Hand an answer to who waits for it; whether anybody did."""
+        waiter = self._waiting.get(number)
+        if waiter is None or waiter.done():
+            return False
+        if isinstance(answer, AskFailed):
+            waiter.set_exception(answer)
+        else:
+            waiter.set_result(answer)
+        return True
+
+    def fail(self, why: str) -> None:
+        """No answer will come any more: everybody who waits is told at once."""
+        for number in tuple(self._waiting):
+            self.answered(number, ExtensionGone(why))
+
+    def _give_up(self, number: str, within: float) -> None:
+        self.answered(number, NoAnswer(f"extension {self._extension} did not answer within {within:g} s"))
+
+
+def tag(frame: FromExtension | FromHost) -> str:
+    """The `type` of a frame."""
+    return str(frame.__struct_config__.tag)
+
+
 class RunningCalls:
     """How many tool calls of one extension run, and the wait for the last of them."""
 
@@ -48,19 +119,13 @@ class RunningCalls:
         self._count = 0
         self._none = asyncio.Event()
 
-    @contextmanager
-    def counting(self, question: Question) -> Iterator[None]:
-        """Count it as running for as long as this lasts, if it is the call of a tool."""
-        if not isinstance(question, ToolCallFrame):
-            yield
-            return
+    def __enter__(self) -> None:
         self._count += 1
-        try:
-            yield
-        finally:
-            self._count -= 1
-            if not self._count:
-                self._none.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if not self._count:
+            self._none.set()
 
     async def ended(self) -> None:
         """Until none runs."""

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
+from typing import Protocol
 
 from zotd import __version__
 from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.paths import extension_log
 from zotd.extensions.asking import (
-    Answer,
     AnyAnswer,
-    AskFailed,
     ExtensionGone,
-    NoAnswer,
     NotReading,
     Question,
+    Questions,
     RunningCalls,
     WrongAnswer,
+    tag,
 )
 from zotd.extensions.discovery import Located
 from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
 from zotd.extensions.program import argv, environment
-from zotd.process.child import READ_BYTES
 from zotd.process.spawn import Running, Spawner, SpawnError
 from zotd.protocol.frames import (
     CommandResponse,
@@ -45,7 +40,6 @@ from zotd.protocol.frames import (
     Ready,
     ShutdownAck,
     ToolCallFrame,
-    ToolCancel,
     ToolResultFrame,
 )
 from zotd.protocol.session import ExtensionState
@@ -68,6 +62,25 @@ class Surroundings:
     session_id: str
 
 
+class Listener(Protocol):
+    """Whoever an extension belongs to.
+
+    full: it is behind; nothing more is read before `drained` returns, which it does in bounded time.
+    """
+
+    @property
+    def full(self) -> bool: ...
+    async def drained(self) -> None: ...
+
+    def hear(self, extension: Extension, frame: FromExtension) -> None:
+        """A frame that is neither an answer nor part of the handshake."""
+        ...
+
+    def changed(self, extension: Extension) -> None:
+        """Its `state` is another one."""
+        ...
+
+
 class Extension:
     """One extension of one session. `live` is its life; `ask` the only way to ask it something.
 
@@ -78,21 +91,19 @@ class Extension:
     rank: its place in load order, which is the order in which extensions are asked.
     """
 
+    _held: asyncio.Future[
+        bool
+    ]  # done while nothing is read: whether that goes on once the listener caught up
+
     def __init__(
         self,
         located: Located,
         surroundings: Surroundings,
         limits: Limits,
         scope: Spawner,
-        hear: Callable[[Extension, FromExtension], None],
-        changed: Callable[[Extension], None],
-        drained: Callable[[], Awaitable[None]],
+        listener: Listener,
     ) -> None:
-        """scope: starts its program.
-
-        hear: gets every frame that is neither an answer nor part of the handshake.
-        changed: called when `state` has changed. drained: awaited before more is read.
-        """
+        """scope: starts its program. listener: whose it is."""
         self.located = located
         self.state: ExtensionState = "starting"
         self.error: str | None = None
@@ -105,17 +116,15 @@ class Extension:
         self._surroundings = surroundings
         self._limits = limits
         self._scope = scope
-        self._hear = hear
-        self._changed = changed
-        self._drained = drained
-        self._ids = itertools.count(1)
-        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._listener = listener
+        self._questions = Questions(located.name, self.send, self.remark)
         self._link = ExtensionLink(limits)
         self._journal: Journal | None = None
         self._child: Running | None = None
         self._outbox: Outbox | None = None
         self._stopping = False
         self._failure = ""
+        self._last_words = 0
         self._closed = asyncio.Event()
         self._patience: asyncio.Timeout | None = None
         self._quiet: asyncio.TimerHandle | None = None
@@ -144,39 +153,11 @@ class Extension:
         A tool call that is no longer awaited, for want of time or by cancellation, is called off.
         Raises ExtensionGone at once when the process ends, NotReading, NoAnswer, WrongAnswer.
         """
-        number = str(next(self._ids))
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Answer] = loop.create_future()
-        self.send(msgspec.structs.replace(question, id=number))
-        self._waiting[number] = waiter
-        deadline = loop.call_later(within, self._give_up, waiter, within) if within is not None else None
-        try:
-            with self.calls.counting(question):
-                got = await waiter
-        except NoAnswer:
-            self.remark(f"no answer to {_tag(question)} {number} within {within:g} s")
-            self._call_off(question, number)
-            raise
-        except asyncio.CancelledError:
-            self._call_off(question, number)
-            raise
-        finally:
-            if deadline is not None:
-                deadline.cancel()
-            self._waiting.pop(number, None)
-        if not isinstance(got, answer):
-            raise WrongAnswer(f"extension {self.name} answered with {_tag(got)}")
-        return got
-
-    def _give_up(self, waiter: asyncio.Future[Answer], within: float) -> None:
-        if not waiter.done():
-            waiter.set_exception(NoAnswer(f"extension {self.name} did not answer within {within:g} s"))
-
-    def _call_off(self, question: Question, number: str) -> None:
-        """Tell an extension that wants to know that the answer to its tool call is not awaited any more."""
-        if isinstance(question, ToolCallFrame) and "tool_cancel" in self.capabilities:
-            with contextlib.suppress(AskFailed):
-                self.send(ToolCancel(id=number, session_id=question.session_id))
+        if not isinstance(question, ToolCallFrame):
+            return await self._questions.ask(question, within, answer, call_off=False)
+        with self.calls:
+            call_off = "tool_cancel" in self.capabilities
+            return await self._questions.ask(question, within, answer, call_off=call_off)
 
     def send(self, frame: FromHost) -> None:
         """Queue one frame. Raises ExtensionGone, or NotReading when its queue is full."""
@@ -184,7 +165,7 @@ class Extension:
             raise ExtensionGone(f"extension {self.name} is not running")
         if not self._outbox.put(self._link.send(frame)):
             if not isinstance(frame, EventFrame):  # who observes may miss many: those are counted instead
-                self.remark(f"{_tag(frame)} was not sent: {self._outbox.waiting} frames wait to be read")
+                self.remark(f"{tag(frame)} was not sent: {self._outbox.waiting} frames wait to be read")
             raise NotReading(f"extension {self.name} is not reading")
 
     # Life
@@ -256,33 +237,58 @@ class Extension:
         """Read frames until the end, and say what the end was."""
         if self._stopping:  # while it was being started
             return "was stopped"
+        self._held = asyncio.get_running_loop().create_future()
         hello_s = self.located.manifest.hello_timeout or self._limits.hello_s
         try:
             async with asyncio.timeout(hello_s) as self._patience:
                 child.exited.add_done_callback(self._on_exit)
-                while data := await child.read():
-                    self._take(self._link.receive(data))
-                    if self._failure:
-                        return self._failure
-                    # One that never pauses must neither hold the loop nor outrun whoever reads its notes.
-                    if len(data) >= READ_BYTES:
-                        await asyncio.sleep(0)
-                    await self._drained()
+                child.listen(self._on_output)
+                while await self._held:
+                    await self._listener.drained()
+                    self._held = asyncio.get_running_loop().create_future()
+                    if child.exited.done():
+                        self._on_exit(child.exited)
+                    child.resume()
         except TimeoutError:
             if not child.exited.done():
                 return f"sent no hello within {hello_s:g} s"
         finally:
+            child.pause()
             child.exited.remove_done_callback(self._on_exit)
             self._patience = None
-        # The end of output comes a moment before the exit that caused it.
-        await asyncio.wait([child.exited], timeout=self._limits.last_words_s)
-        how = _how(child)
-        self._take(self._link.gone(how))
+        how = ""
+        if not self._failure:
+            # The end of output comes a moment before the exit that caused it.
+            await asyncio.wait([child.exited], timeout=self._limits.last_words_s)
+            how = _how(child)
+            self._take(self._link.gone(how))
         return self._failure or how
+
+    def _on_output(self, data: bytes) -> None:
+        """Take in what the process wrote, as soon as it is there; b"" is the end."""
+        child, held = self._child, self._held
+        if child is None or held.done():
+            return
+        try:
+            self._take(self._link.receive(data))
+        except Exception as error:
+            child.pause()
+            held.set_exception(error)
+            return
+        if child.exited.done():
+            self._last_words += len(data)
+        if not data or self._failure or self._last_words > self._limits.last_words_bytes:
+            child.pause()
+            held.set_result(False)
+        elif self._listener.full:
+            child.pause()
+            held.set_result(True)
+            if self._patience is not None and child.exited.done():
+                self._patience.reschedule(None)  # the time the listener takes is not the extension's
 
     def _on_exit(self, _: asyncio.Future[int]) -> None:
         """The process is gone; what it said last is still read, but not what a child of its may say later."""
-        if self._patience is not None:
+        if self._patience is not None and not self._held.done():
             self._patience.reschedule(asyncio.get_running_loop().time() + self._limits.last_words_s)
 
     def _end(self, how: str) -> None:
@@ -293,14 +299,12 @@ class Extension:
         if self._quiet is not None:
             self._quiet.cancel()
         self.remark(how)
-        for waiter in self._waiting.values():
-            if not waiter.done():
-                waiter.set_exception(ExtensionGone(f"extension {self.name} {how}"))
+        self._questions.fail(f"extension {self.name} {how}")
         if self._stopping:
             self.state = "stopped"
         else:
             self.state, self.error = "failed", f"extension {self.name} {how} (log: {self.log_path})"
-        self._changed(self)
+        self._listener.changed(self)
         self.settled.set()
 
     def _close(self) -> None:
@@ -320,16 +324,16 @@ class Extension:
                 case Failed(reason):
                     self._failure = reason
                 case BadAnswer(number, reason):
-                    self._resolve(str(number), WrongAnswer(f"extension {self.name}: {reason}"))
+                    self._questions.answered(str(number), WrongAnswer(f"extension {self.name}: {reason}"))
                 case CommandResponse() | ToolResultFrame() | InterceptResponse():
-                    if not self._resolve(output.id, output):
-                        self.remark(f"{_tag(output)} for {output.id!r}, which nobody waits for: ignored")
+                    if not self._questions.answered(output.id, output):
+                        self.remark(f"{tag(output)} for {output.id!r}, which nobody waits for: ignored")
                 case Ready():
                     self._become("ready")
                 case Hello() | ShutdownAck():
                     pass
                 case _:
-                    self._hear(self, output)
+                    self._listener.hear(self, output)
         if outputs and self._quiet is not None:
             self._listen_for_silence()
 
@@ -357,17 +361,6 @@ class Extension:
         self._listen_for_silence()
         self._take(self._link.receive(b""))
 
-    def _resolve(self, number: str, answer: Answer | AskFailed) -> bool:
-        """Hand an answer to who waits for it; whether anybody did."""
-        waiter = self._waiting.get(number)
-        if waiter is None or waiter.done():
-            return False
-        if isinstance(answer, AskFailed):
-            waiter.set_exception(answer)
-        else:
-            waiter.set_result(answer)
-        return True
-
     def _listen_for_silence(self) -> None:
         """Not every extension says `ready`: a while without a frame counts too. Each frame starts it anew."""
         if self._quiet is not None:
@@ -388,7 +381,7 @@ class Extension:
         if self.state == "starting" and not self._stopping:
             self.state = state
             self.settled.set()
-            self._changed(self)
+            self._listener.changed(self)
 
 
 def _how(child: Running) -> str:
@@ -402,7 +395,3 @@ def _how(child: Running) -> str:
         return f"exited: killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"exited: killed by signal {-code}"
-
-
-def _tag(frame: FromExtension | FromHost) -> str:
-    return str(frame.__struct_config__.tag)

@@ -197,12 +197,9 @@ class ExtensionHost:
         return expected
 
     def _extension(self, located: Located) -> Extension:
-        around, drained = self._around, self._surface.drained
         if located.manifest.instances == "workspace":
-            return Member(
-                self._shared, located, around, self._limits, self._scope, self._hear, self._changed, drained
-            )
-        return Extension(located, around, self._limits, self._scope, self._hear, self._changed, drained)
+            return Member(self._shared, located, self._around, self._limits, self._scope, self)
+        return Extension(located, self._around, self._limits, self._scope, self)
 
     async def _settle(self, expected: set[str]) -> None:
         """Wait for the set, then give out the names, except those that belong to somebody who is expected."""
@@ -269,9 +266,18 @@ class ExtensionHost:
             answer = replace(answer, panel=None)
         return answer
 
-    # What extensions say
+    # Listener: what extensions say
 
-    def _hear(self, extension: Extension, frame: FromExtension) -> None:
+    @property
+    def full(self) -> bool:
+        """Whether whoever sees the session is behind."""
+        return self._surface.full
+
+    async def drained(self) -> None:
+        """Until they have caught up, within a bound."""
+        await self._surface.drained()
+
+    def hear(self, extension: Extension, frame: FromExtension) -> None:
         match frame:
             case Notify(message=message, level=level):
                 known: NoteLevel = level if level in LEVELS else "info"  # type: ignore[assignment]
@@ -342,7 +348,7 @@ class ExtensionHost:
             )
             self._surface.publish(offers)
 
-    def _changed(self, extension: Extension) -> None:
+    def changed(self, extension: Extension) -> None:
         """It became ready, failed or stopped."""
         self._surface.publish(
             ExtState(extension=extension.name, state=extension.state, error=extension.error)

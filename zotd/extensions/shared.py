@@ -7,7 +7,7 @@ session starts it, with that session's environment, and the last one to leave en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,9 +16,16 @@ import msgspec
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AnyAnswer, ExtensionGone, Question
 from zotd.extensions.discovery import Located
-from zotd.extensions.extension import Extension, Surroundings
+from zotd.extensions.extension import Extension, Listener, Surroundings
 from zotd.process.spawn import Scope, Spawner
-from zotd.protocol.frames import FromExtension, FromHost, RegisterCommand, RegisterTool, Subscribe
+from zotd.protocol.frames import (
+    FromExtension,
+    FromHost,
+    RegisterCommand,
+    RegisterTool,
+    Subscribe,
+    ToolCallFrame,
+)
 from zotd.protocol.session import ExtensionState
 
 Key: TypeAlias = tuple[Path, Path, Path]
@@ -60,9 +67,7 @@ class SharedProcess:
 
     def __init__(self, located: Located, around: Surroundings, limits: Limits) -> None:
         self._scope = Scope(limits)
-        self.extension = Extension(
-            located, around, limits, self._scope, self._hear, self._changed, self._drained
-        )
+        self.extension = Extension(located, around, limits, self._scope, self)
         self._members: dict[str, Member] = {}
         self._standing: dict[tuple[type[Standing], str], Standing] = {}
         self._left = False
@@ -96,7 +101,19 @@ class SharedProcess:
         await asyncio.wait([self.life])
         return 0
 
-    def _hear(self, extension: Extension, frame: FromExtension) -> None:
+    # Listener
+
+    @property
+    def full(self) -> bool:
+        """Whether a session in it is behind."""
+        return any(member.full for member in self._members.values())
+
+    async def drained(self) -> None:
+        """Until all sessions in it have caught up."""
+        for member in tuple(self._members.values()):
+            await member.drained()
+
+    def hear(self, extension: Extension, frame: FromExtension) -> None:
         """Hand a frame to the session it names. What it offers without naming one is offered to all."""
         if isinstance(frame, Standing) and not frame.session_id:
             self._keep(frame)
@@ -118,13 +135,10 @@ class SharedProcess:
             )
         self._standing[type(frame), name] = frame
 
-    def _changed(self, extension: Extension) -> None:
+    def changed(self, extension: Extension) -> None:
+        """Every session's face of it follows."""
         for member in tuple(self._members.values()):
             member.follow(extension)
-
-    async def _drained(self) -> None:
-        for member in tuple(self._members.values()):
-            await member.drained()
 
 
 class Member(Extension):
@@ -140,11 +154,9 @@ class Member(Extension):
         surroundings: Surroundings,
         limits: Limits,
         scope: Spawner,
-        hear: Callable[[Extension, FromExtension], None],
-        changed: Callable[[Extension], None],
-        drained: Callable[[], Awaitable[None]],
+        listener: Listener,
     ) -> None:
-        super().__init__(located, surroundings, limits, scope, hear, changed, drained)
+        super().__init__(located, surroundings, limits, scope, listener)
         self.shared_with = 0
         self._shared = shared
         self._process: SharedProcess | None = None
@@ -166,7 +178,7 @@ class Member(Extension):
         try:
             async with until_left:
                 self._asking.add(until_left)
-                with self.calls.counting(question):
+                with self.calls if isinstance(question, ToolCallFrame) else nullcontext():
                     return await process.extension.ask(question, within, answer)
         except TimeoutError:  # the process goes on with its other sessions, this one waits no longer
             raise ExtensionGone(f"extension {self.name} was stopped") from None
@@ -207,14 +219,14 @@ class Member(Extension):
             return
         self.gone = True
         self.state, self.error = state, error
-        self._changed(self)
+        self._listener.changed(self)
         self.settled.set()
         self._closed.set()
 
     def hear(self, frame: FromExtension) -> None:
         """The process said something to this session."""
         if not self.gone:
-            self._hear(self, frame)
+            self._listener.hear(self, frame)
 
     def follow(self, extension: Extension) -> None:
         """The process came to another state, and so this session's face of it."""
@@ -224,6 +236,11 @@ class Member(Extension):
         elif extension.state != "starting":
             self._become(extension.state)
 
+    @property
+    def full(self) -> bool:
+        """Whether a client of this session is behind."""
+        return self._listener.full
+
     async def drained(self) -> None:
         """Until this session's clients have caught up."""
-        await self._drained()
+        await self._listener.drained()

@@ -15,6 +15,11 @@ class Surface(Protocol):
         """Show something to whoever is attached."""
         ...
 
+    @property
+    def full(self) -> bool:
+        """Whether somebody who sees the events is behind."""
+        ...
+
     async def drained(self) -> None:
         """Wait, within a bound, while whoever sees the events is behind."""
         ...

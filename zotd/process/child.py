@@ -111,6 +111,7 @@ class Child:
         self._stdout = stdout
         self._reader: asyncio.Future[bytes] | None = None
         self._wanted = READ_BYTES
+        self._take: Callable[[bytes], None] | None = None
         self._watched = False  # whether the loop tells us when there is output
         self._eager = 0
 
@@ -140,25 +141,37 @@ class Child:
 
     async def _readable(self, n: int) -> bytes:
         self._reader, self._wanted = self._loop.create_future(), n
-        if not self._watched:
-            self._watched = True
-            self._loop.add_reader(self._stdout, self._on_readable)
+        self.resume()
         try:
             return await self._reader
         finally:
             self._reader = None
 
-    def _on_readable(self) -> None:
-        """Read for who waits. Without one, stop watching: the loop would call again and again."""
-        if self._reader is None or self._reader.done():
-            self._unwatch()
-        elif (data := self.read_now(self._wanted)) is not None:
-            self._reader.set_result(data)
+    def listen(self, take: Callable[[bytes], None]) -> None:
+        """From now on `take` gets output the moment it is there, b"" at its end, instead of `read`."""
+        self._take = take
+        self.resume()
 
-    def _unwatch(self) -> None:
+    def pause(self) -> None:
+        """Leave output where it is, so that the program has to wait."""
         if self._watched:
             self._watched = False
             self._loop.remove_reader(self._stdout)
+
+    def resume(self) -> None:
+        """Take output again."""
+        if not self._watched and self._stdout >= 0:
+            self._watched = True
+            self._loop.add_reader(self._stdout, self._on_readable)
+
+    def _on_readable(self) -> None:
+        if self._take is not None:
+            if (data := self.read_now()) is not None:
+                self._take(data)
+        elif self._reader is None or self._reader.done():
+            self.pause()  # nobody wants it yet, and the loop would call again and again
+        elif (data := self.read_now(self._wanted)) is not None:
+            self._reader.set_result(data)
 
     def group_alive(self) -> bool:
         """Whether the process or anything it left in its group still runs."""
@@ -193,7 +206,7 @@ class Child:
         if self.stdin is not None:
             self.stdin.abandon()
         if self._stdout >= 0:
-            self._unwatch()
+            self.pause()
             os.close(self._stdout)
             self._stdout = -1
         if self._reader is not None and not self._reader.done():

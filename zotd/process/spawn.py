@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -55,7 +55,11 @@ class Running(Protocol):
     @property
     def exited(self) -> asyncio.Future[int]: ...
 
-    async def read(self, n: int = READ_BYTES) -> bytes: ...
+    def listen(self, take: Callable[[bytes], None]) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
 
     def signal_group(self, sig: int) -> None: ...
 
