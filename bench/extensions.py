@@ -22,10 +22,10 @@ NOTES, FLOODS, FLOOD = 1_000, 5, 200_000
 
 
 def install(root: Path, kind: str, count: int) -> list[str]:
-    """Extensions `e0`, `e1`, … of a kind under `root`; returns their directories."""
+    """Extensions `KIND0`, `KIND1`, … under `root`; returns their directories."""
     directories = []
     for number in range(count):
-        directory = root / f"e{number}"
+        directory = root / f"{kind}{number}"
         directory.mkdir()
         manifest = {"name": directory.name, "exec": PYTHON, "args": [PEER, directory.name, kind]}
         (directory / "extension.json").write_text(json.dumps(manifest))
@@ -132,15 +132,18 @@ def start_ratio() -> tuple[float, float]:
 
 
 def interception() -> list[float]:
-    """Median seconds that 1 and 5 interceptors add to a tool call, beside a session without any."""
+    """Median seconds that 1 and 5 interceptors add to a call of an extension's tool."""
     counts = (0, 1, 5)
     with tempfile.TemporaryDirectory() as root:
         directories = install(Path(root), "guard", max(counts))
-        calls = [{"tool_call": {"name": "read", "args": {"path": "none"}}}] * CALLS
+        tool = install(Path(root), "tool", 1)
+        calls = [{"tool_call": {"name": "echo", "args": {"path": "none"}}}] * CALLS
         script = Path(root) / "calls.json"
         script.write_text(json.dumps([{"times": 0, "reply": calls}]))
         with daemon("--script", str(script)) as running:
-            sessions = [running.open(directories[:count], max_steps=1, tools=["read"]) for count in counts]
+            sessions = [
+                running.open([*tool, *directories[:count]], max_steps=1, tools=[]) for count in counts
+            ]
             samples: list[list[float]] = [[] for _ in counts]
             for _ in range(CALL_RUNS + 1):
                 for session_id, column in zip(sessions, samples, strict=True):
@@ -157,7 +160,7 @@ def note_latency() -> float:
         session_id = running.open(install(Path(root), "stamp", 1))
         waits = []
         for _ in range(NOTES):
-            running.send("turn/start", session_id=session_id, text="/go-e0")
+            running.send("turn/start", session_id=session_id, text="/go-stamp0")
             event = json.loads(running.until(b'"method":"ext_notify"'))
             waits.append(time.monotonic_ns() - int(event["params"]["message"]))
             running.until(b'"method":"done"')
@@ -171,7 +174,7 @@ def notes_per_second() -> float:
         session_id = running.open(install(Path(root), "flood", 1))
         for _ in range(FLOODS):
             began = time.perf_counter()
-            running.send("turn/start", session_id=session_id, text=f"/go-e0 {FLOOD}")
+            running.send("turn/start", session_id=session_id, text=f"/go-flood0 {FLOOD}")
             count = 0
             while b'"method":"done"' not in (line := running.line()):
                 count += b'"method":"ext_notify"' in line

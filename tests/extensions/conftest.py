@@ -22,8 +22,8 @@ from tests.virtual import VirtualLoop
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.extensions.discovery import Discovery, Located, discover
-from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import CommandAnswer, ExtensionHost, Invocation
+from zotd.extensions.program import Surroundings
 from zotd.extensions.shared import SharedExtensions
 from zotd.process.spawn import Scope
 from zotd.protocol.events import Event, ExtNotify
@@ -112,7 +112,7 @@ class World:
             toolbox=self.toolbox,
             limits=limits,
             tasks=tasks,
-            shared=self.shared,
+            shared=lambda: self.shared or SharedExtensions(limits, tasks),
             scope=self.scope,
         )
 
@@ -205,6 +205,7 @@ class Stage(World):
             toolbox=self.toolbox,
             limits=limits,
             tasks=tasks,
+            shared=lambda: SharedExtensions(limits, tasks),
             scope=lambda limits: PeerScope(limits, self.peers),
         )
 

@@ -13,8 +13,9 @@ from tests.peers import PeerScope
 from zotd.agent.loop import Model, Outcome
 from zotd.base.limits import Limits
 from zotd.daemon.session import Session
-from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import ExtensionHost
+from zotd.extensions.program import Surroundings
+from zotd.extensions.shared import SharedExtensions
 from zotd.protocol.content import ToolResult
 from zotd.protocol.events import TextDelta
 
@@ -117,6 +118,7 @@ async def play(
             toolbox=session.toolbox,
             limits=limits,
             tasks=tasks,
+            shared=lambda: SharedExtensions(limits, tasks),
             scope=lambda limits: PeerScope(limits, stage.peers),
         )
         if attached:

@@ -21,10 +21,10 @@ from zotd.protocol.events import (
     ExtPanelClose,
     ExtPanelOpen,
 )
-from zotd.protocol.extension_methods import CommandRow
 
 if TYPE_CHECKING:
     from zotd.daemon.session import Session
+    from zotd.protocol.extension_methods import CommandRow
 
 HOST = "zotd"
 """Whose events those of a built-in command are. Its invocations name no extension."""
@@ -66,6 +66,8 @@ class Commands:
 
     def all(self) -> list[CommandRow]:
         """What can be run: ours first."""
+        from zotd.protocol.extension_methods import CommandRow
+
         host = self.session.host
         own = [
             CommandRow(name=name, description=about, source="builtin")

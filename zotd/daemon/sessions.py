@@ -16,9 +16,8 @@ from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.extensions.discovery import Discovery
-from zotd.extensions.extension import Surroundings
 from zotd.extensions.host import ExtensionHost
-from zotd.extensions.shared import SharedExtensions
+from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
 from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
@@ -28,6 +27,7 @@ from zotd.tools import builtin_tools, close_tools
 from zotd.tools.skill import SkillTool
 
 if TYPE_CHECKING:
+    from zotd.extensions.shared import SharedExtensions
     from zotd.project.themes import Themes
 
 
@@ -38,7 +38,7 @@ class Sessions:
         self._limits = limits
         self._tasks = tasks
         self._providers = providers
-        self._shared = SharedExtensions(limits, tasks)
+        self._shared: SharedExtensions | None = None
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
@@ -87,10 +87,18 @@ class Sessions:
             toolbox=session.toolbox,
             limits=self._limits,
             tasks=self._tasks,
-            shared=self._shared,
+            shared=self._sharing,
         )
         session.connect(host)
         session.loading = self._tasks.create_task(host.start(), name=f"extensions of {session.id}")
+
+    def _sharing(self) -> SharedExtensions:
+        """The processes that sessions share, once one asks for such a thing."""
+        from zotd.extensions.shared import SharedExtensions
+
+        if self._shared is None:
+            self._shared = SharedExtensions(self._limits, self._tasks)
+        return self._shared
 
     def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
         """What its host is to load; the model is told of the rest of what they and the folder bring."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from zotd import __version__
@@ -26,7 +23,7 @@ from zotd.extensions.asking import (
 from zotd.extensions.discovery import Located
 from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
-from zotd.extensions.program import argv, environment
+from zotd.extensions.program import Surroundings, argv, environment
 from zotd.process.spawn import Running, Spawner, SpawnError
 from zotd.protocol.frames import (
     CommandResponse,
@@ -48,18 +45,6 @@ from zotd.wire.link import BadAnswer, ExtensionLink, Failed, Greeted, Output, Re
 ZOT_VERSION = "0.0.7"
 """The zot release whose protocol document this host follows."""
 PROTOCOL_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every extension of a session is told. `env` is the session's environment."""
-
-    home: Path
-    cwd: Path
-    env: Mapping[str, str]
-    provider: str
-    model: str
-    session_id: str
 
 
 class Listener(Protocol):
@@ -89,6 +74,7 @@ class Extension:
     settled: set once it is ready or has failed, which is what start-up waits for.
     capabilities: what its `hello` listed. calls: of its tools, those that run.
     rank: its place in load order, which is the order in which extensions are asked.
+    shared_with: how many other sessions kept its process when this one left.
     """
 
     _held: asyncio.Future[
@@ -111,6 +97,7 @@ class Extension:
         self.settled = asyncio.Event()
         self.capabilities: frozenset[str] = frozenset()
         self.rank = 0
+        self.shared_with = 0
         self.calls = RunningCalls()
         self.log_path = extension_log(surroundings.home, located.name)
         self._surroundings = surroundings

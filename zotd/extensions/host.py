@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AskFailed, ExtensionGone
 from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of
 from zotd.extensions.discovery import Discovery, Located
-from zotd.extensions.extension import Extension, Surroundings
 from zotd.extensions.intercept import Interception
 from zotd.extensions.listing import Listing
 from zotd.extensions.panels import Panels
+from zotd.extensions.program import Surroundings
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
-from zotd.extensions.shared import Member, SharedExtensions
-from zotd.extensions.surface import Surface
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
 from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
@@ -39,6 +37,11 @@ from zotd.protocol.frames import (
 )
 from zotd.protocol.session import ExtensionInfo, NoteLevel
 
+if TYPE_CHECKING:
+    from zotd.extensions.extension import Extension
+    from zotd.extensions.shared import SharedExtensions
+    from zotd.extensions.surface import Surface
+
 __all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation", "ReloadError", "Reloaded"]
 
 LEVELS: frozenset[str] = frozenset(get_args(NoteLevel))
@@ -56,13 +59,13 @@ class ExtensionHost:
         toolbox: Toolbox,
         limits: Limits,
         tasks: asyncio.TaskGroup,
-        shared: SharedExtensions | None = None,
+        shared: Callable[[], SharedExtensions],
         scope: Callable[[Limits], Scope] = Scope,
     ) -> None:
         """discover: reads the manifests, at the start and at each reload. around: what extensions are told.
 
         surface: the session. toolbox: where the tools of extensions are offered.
-        shared: the processes that the sessions of a daemon share; without it this one shares none.
+        shared: gives the processes that the sessions of a daemon share.
         scope: makes what starts their programs, one for each generation.
         """
         self._discover = discover
@@ -80,7 +83,7 @@ class ExtensionHost:
         self._scope = scope(limits)
         self._together = True
         self._early: dict[str, list[RegisterCommand | RegisterTool]] = {}
-        self._shared = SharedExtensions(limits, tasks) if shared is None else shared
+        self._shared = shared
         self._former = Former()
         self._lives: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()
@@ -198,7 +201,11 @@ class ExtensionHost:
 
     def _extension(self, located: Located) -> Extension:
         if located.manifest.instances == "workspace":
-            return Member(self._shared, located, self._around, self._limits, self._scope, self)
+            from zotd.extensions.shared import Member
+
+            return Member(self._shared(), located, self._around, self._limits, self._scope, self)
+        from zotd.extensions.extension import Extension
+
         return Extension(located, self._around, self._limits, self._scope, self)
 
     async def _settle(self, expected: set[str]) -> None:
@@ -229,7 +236,7 @@ class ExtensionHost:
             if extension.error
         ]
         for extension in before:
-            if isinstance(extension, Member) and extension.shared_with:
+            if extension.shared_with:
                 why = f"extension {extension.name} was not started anew: other sessions use its process"
                 errors.append(ReloadError(str(extension.located.directory), why))
                 self._surface.publish(ExtNotify(extension=extension.name, level="warn", message=why))

@@ -7,18 +7,22 @@ ones before it made of the arguments or the text. One that does not answer as it
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from zotd.agent.ports import Allowed, Refused, Verdict
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AskFailed, ExtensionGone, NotReading
-from zotd.extensions.extension import Extension
-from zotd.extensions.surface import Surface
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.events import AssistantMessage, Event, ExtNotify, ToolCalled, TurnEnd, TurnStart
 from zotd.protocol.frames import EventFrame, EventIntercept, InterceptResponse, Subscribe
 from zotd.wire.codec import encode
+
+if TYPE_CHECKING:
+    from zotd.extensions.extension import Extension
+    from zotd.extensions.surface import Surface
+
 
 OBSERVABLE = ("session_start", "turn_start", "turn_end", "tool_call", "assistant_message")
 INTERCEPTABLE = ("tool_call", "turn_start", "assistant_message")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zotd.base.paths import extension_log
-from zotd.extensions.commands import Commands
 from zotd.extensions.discovery import Discovery, LoadError, Located
-from zotd.extensions.extension import Extension
-from zotd.extensions.tools import Tools
 from zotd.protocol.session import ExtensionInfo, ExtensionState
+
+if TYPE_CHECKING:
+    from zotd.extensions.commands import Commands
+    from zotd.extensions.extension import Extension
+    from zotd.extensions.tools import Tools
 
 
 class Listing:

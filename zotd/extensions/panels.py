@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from zotd.extensions.asking import AskFailed
-from zotd.extensions.extension import Extension
 from zotd.extensions.panel_text import one_row, rows
-from zotd.extensions.surface import Surface
 from zotd.protocol.events import ExtPanelClose, ExtPanelOpen, ExtPanelRender
 from zotd.protocol.frames import FromHost, PanelClose, PanelKey, PanelRender, PanelResize, PanelSpec
 from zotd.protocol.session import Panel
+
+if TYPE_CHECKING:
+    from zotd.extensions.extension import Extension
+    from zotd.extensions.surface import Surface
+
 
 KEYS = frozenset(
     {

@@ -1,15 +1,28 @@
-"""Owns what is started for an extension: the command line and the environment."""
+"""Owns what an extension is started with: the command line, the environment, and where it finds itself."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from zotd.protocol.manifest import Manifest
 
 OUR_TOKENS = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
 """Who holds one may drive us; an extension has its own way in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every extension of a session is told. `env` is the session's environment."""
+
+    home: Path
+    cwd: Path
+    env: Mapping[str, str]
+    provider: str
+    model: str
+    session_id: str
 
 
 def argv(manifest: Manifest, directory: Path) -> list[str]:

@@ -16,7 +16,8 @@ import msgspec
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AnyAnswer, ExtensionGone, Question
 from zotd.extensions.discovery import Located
-from zotd.extensions.extension import Extension, Listener, Surroundings
+from zotd.extensions.extension import Extension, Listener
+from zotd.extensions.program import Surroundings
 from zotd.process.spawn import Scope, Spawner
 from zotd.protocol.frames import (
     FromExtension,
@@ -142,10 +143,7 @@ class SharedProcess:
 
 
 class Member(Extension):
-    """A shared extension as one session sees it. Its `live` lasts while the session is in the process.
-
-    shared_with: how many other sessions kept the process when this one left.
-    """
+    """A shared extension as one session sees it. Its `live` lasts while the session is in the process."""
 
     def __init__(
         self,
@@ -157,7 +155,6 @@ class Member(Extension):
         listener: Listener,
     ) -> None:
         super().__init__(located, surroundings, limits, scope, listener)
-        self.shared_with = 0
         self._shared = shared
         self._process: SharedProcess | None = None
         self._asking: set[asyncio.Timeout] = set()

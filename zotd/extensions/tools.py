@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zotd.agent.ports import ToolOutcome
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AskFailed
-from zotd.extensions.extension import Extension
-from zotd.extensions.surface import Surface
 from zotd.extensions.tool_content import outcome_of
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.frames import RegisterTool, ToolCallFrame, ToolResultFrame
+
+if TYPE_CHECKING:
+    from zotd.extensions.extension import Extension
+    from zotd.extensions.surface import Surface
+
 
 BUILT_IN = frozenset({"read", "write", "edit", "bash", "skill"})
 """Names that no extension can take, also where a session goes without the tool."""
