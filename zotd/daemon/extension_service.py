@@ -16,7 +16,20 @@ from zotd.protocol.params import SessionRef
 
 async def tool_list(caller: Caller, params: m.ToolList) -> m.Tools:
     session = await _loaded(caller, params)
-    return m.Tools(tools=session.tools())
+    box = session.toolbox
+    rows = [
+        m.ToolRow(
+            name=tool.name,
+            description=tool.description,
+            schema=tool.schema,
+            source="extension" if box.owner(tool.name) else "builtin",
+            extension=box.owner(tool.name) or None,
+            deferred=deferred,
+            active=active,
+        )
+        for tool, deferred, active in box.listed()
+    ]
+    return m.Tools(tools=rows)
 
 
 async def command_list(caller: Caller, params: m.CommandList) -> m.CommandRows:

@@ -33,7 +33,6 @@ from zotd.protocol.events import (
     TurnEnd,
     UsageReport,
 )
-from zotd.protocol.extension_methods import ToolRow
 from zotd.protocol.session import QueuedTurn
 from zotd.wire.codec import to_wire
 
@@ -265,21 +264,6 @@ class Session:
         """
         assert self.host is not None
         return await self.host.reload()
-
-    def tools(self) -> list[ToolRow]:
-        """Every tool there is, whether the model is told about it or not."""
-        return [
-            ToolRow(
-                name=tool.name,
-                description=tool.description,
-                schema=tool.schema,
-                source="extension" if (owner := self.toolbox.owner(tool.name)) else "builtin",
-                extension=owner or None,
-                deferred=deferred,
-                active=active,
-            )
-            for tool, deferred, active in self.toolbox.listed()
-        ]
 
     @property
     def busy(self) -> bool:
