@@ -99,8 +99,10 @@ class OpenAIChat:
                 raise ProviderError(f"{where}: {self._endpoint.redacted(error_text(failure))}")
             return list(answer.read(chunk))
         except (ValueError, AttributeError, TypeError) as error:
+            # Not quoted: it may hold words of the model that somebody has to approve first.
             raise ProviderError(
-                f"{where}: expected a chunk of a chat completion in the stream, got {data[:200]!r}"
+                f"{where}: expected a chunk of a chat completion in the stream, got {len(data)} characters "
+                f"that are none ({type(error).__name__})"
             ) from error
 
 
