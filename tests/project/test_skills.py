@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from tests.project.conftest import Folders
 from zotd.project.files import BadFile
@@ -105,13 +107,13 @@ def test_front_matter_may_be_short_missing_or_from_windows(
         (
             "---\nname: tea\ndescription: Use when: thirsty\n---\n",
             (
-                "front matter: expected YAML: mapping values are not allowed here in line 3, column 22; "
-                "put a text that holds `: ` in quotes"
+                "front matter: expected YAML: mapping values are not allowed in this context "
+                "in line 3, column 22; put a text that holds `: ` in quotes"
             ),
         ),
         (
             "---\nname: [tea\n---\n",
-            "front matter: expected YAML: expected ',' or ']', but got '<stream end>' in line 2, column 11",
+            "front matter: expected YAML: did not find expected ',' or ']' in line 3, column 1",
         ),
         ("---\n- tea\n---\n", "front matter: expected `key: value` lines, got a list"),
         ("---\ntea\n---\n", "front matter: expected `key: value` lines, got a text"),
@@ -121,6 +123,8 @@ def test_front_matter_may_be_short_missing_or_from_windows(
         ("---\ndescription: {a: b}\n---\nx", "description: expected a text, got a mapping"),
         ("---\ndescription: 2026-01-01\n---\nx", "description: expected a text, got a date"),
         ("---\nname: !tea x\n---\nx", "name: expected a text, got something else"),
+        ("---\nname: !!str [a]\n---\nx", "name: expected a text, got a list"),
+        ("---\ndescription: !!str {a: b}\n---\nx", "description: expected a text, got a mapping"),
         ('---\nname: "a\\e[2Jb"\n---\nx', "name: expected printable characters, got 'a\\x1b[2Jb'"),
         ("", "description: expected when to use the skill, got nothing, and there is no text"),
         (
@@ -149,6 +153,38 @@ def test_yaml_that_no_parser_likes_is_told_of(folders: Folders, front: str) -> N
     assert bad.message.startswith("front matter: expected YAML: ")
     assert "\n" not in bad.message
     assert skills.found == ()
+
+
+@pytest.mark.parametrize("front", ["[a, b]: text", "? {a: b}\n: text", "? [name]\n: x"])
+def test_keys_that_are_no_text_are_passed_over(folders: Folders, front: str) -> None:
+    folders.skill(folders.cwd / ".zot/skills", "a", f"---\n{front}\nname: fine\n---\nx")
+    assert names(folders.skills()) == ["fine"]
+    assert folders.skills().complaints == []
+
+
+MARKS = [*"[]{},:-?!&*|>'\"#% \n\t\x85\u2028", ": ", "- ", "\n  ", "!!str ", "!!map ", "<<", "..."]
+WORDS = ["name", "description", "1", "no", "\\U00110000", "\\UFFFFFFFF", "\\ud800", "\\x00"]
+YAML = st.lists(st.sampled_from(MARKS + WORDS), max_size=30).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(YAML | st.text(max_size=40).filter(lambda text: text.isprintable()))
+@example("[a, b]: text")
+@example('name: "\\U00110000"')
+@example('name: "\\UFFFFFFFF"')
+@example('description: "\\ud800"')
+@example("name: !!str [a]")
+@example("name: !%ff%fe x")
+def test_any_front_matter_is_a_skill_that_can_be_told_of_or_one_complaint(
+    folders: Folders, front: str
+) -> None:
+    path = folders.cwd / ".zot/skills/a/SKILL.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"---\n{front}\n---\nx\n", "utf-8")
+    skills = folders.skills()
+    assert len(skills.found) + len(skills.complaints) == 1
+    for text in [skills.listing(), *map(str, skills.complaints)]:
+        assert text.encode().count(b"\n") == 0
 
 
 def test_what_else_front_matter_holds_is_neither_run_nor_multiplied(folders: Folders) -> None:

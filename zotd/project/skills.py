@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from zotd.base.limits import Limits
 from zotd.project.files import BadFile, read_whole
+
+if TYPE_CHECKING:
+    from yaml import Node
 
 SKILL = "SKILL.md"
 FENCE = "---"
@@ -170,25 +174,30 @@ def _front_matter(path: Path, front: str, size: int) -> dict[str, str]:
     """The texts in front matter by key, each on one line. Raises BadFile when name or description is none."""
     import yaml
 
-    if len(front) > size:  # the parser is slow, and other sessions wait for it
+    if len(front) > size:
         raise BadFile(path, f"front matter: expected at most {size} characters, got {len(front)}")
     try:
         # Composed, not constructed: references to references could multiply without end.
-        node = yaml.compose(front, Loader=yaml.SafeLoader)
+        node = yaml.compose(front, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise BadFile(path, f"front matter: expected YAML: {_where(error)}") from None
     except RecursionError:
         raise BadFile(path, "front matter: expected YAML: it is nested too deeply") from None
+    except Exception as error:  # the parser lets out what Python says to an impossible escape, for one
+        raise BadFile(path, f"front matter: expected YAML: {_where(error)}") from None
     if node is None:
         return {}
     if not isinstance(node, yaml.MappingNode):
-        raise BadFile(path, f"front matter: expected `key: value` lines, got {_kind(node.tag)}")
+        raise BadFile(path, f"front matter: expected `key: value` lines, got {_kind_of(node)}")
     texts: dict[str, str] = {}
     for key, value in node.value:
-        if value.tag == "tag:yaml.org,2002:str":
-            texts[key.value] = " ".join(value.value.split())
+        if not isinstance(key, yaml.ScalarNode):  # a list or a mapping may be a key as well
+            continue
+        if isinstance(value, yaml.ScalarNode) and value.tag == "tag:yaml.org,2002:str":
+            text = " ".join(value.value.split())
+            texts[key.value] = text.encode("utf-8", "replace").decode()  # half a character is none
         elif key.value in ("name", "description") and value.tag != "tag:yaml.org,2002:null":
-            raise BadFile(path, f"{key.value}: expected a text, got {_kind(value.tag)}")
+            raise BadFile(path, f"{key.value}: expected a text, got {_kind_of(value)}")
     return texts
 
 
@@ -202,10 +211,15 @@ def _where(error: Exception) -> str:
     return f"{problem} in line {mark.line + 2}, column {mark.column + 1}{hint}"
 
 
-def _kind(tag: str) -> str:
+def _kind_of(node: Node) -> str:
+    """What a node is by its form, and a scalar by its tag: `!!str [a]` is a list all the same."""
+    import yaml
+
+    if not isinstance(node, yaml.ScalarNode):
+        return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
     kinds = {"int": "a number", "float": "a number", "bool": "true or false", "str": "a text"}
-    kinds |= {"seq": "a list", "map": "a mapping", "timestamp": "a date"}
-    return kinds.get(tag.removeprefix("tag:yaml.org,2002:"), "something else")
+    kinds |= {"timestamp": "a date"}
+    return kinds.get(node.tag.removeprefix("tag:yaml.org,2002:"), "something else")
 
 
 def _first_words(body: str) -> str:
