@@ -257,3 +257,35 @@ def test_a_call_that_an_extension_refused_exits_0_once_the_model_has_answered(ma
     assert (code, result["text"]) == (0, "so be it")
     (refused,) = [event for event in events if event["type"] == "tool_result"]
     assert (refused["is_error"], refused["content"][0]["text"]) == (True, "closed at night")
+
+
+MORTAL = """
+import json, os, sys
+def send(**frame):
+    print(json.dumps(frame), flush=True)
+send(type="hello", name=NAME, version="1")
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "hello_ack":
+        send(type="register_tool", name="jump", description="off a cliff")
+        send(type="subscribe", intercept=DECIDES)
+        send(type="ready")
+    elif frame["type"] == "tool_call":
+        os._exit(4)
+"""
+
+
+@pytest.mark.parametrize("decides", [[], ["assistant_message"]])
+def test_an_extension_that_dies_while_the_prompt_runs_is_told_of(
+    machine: Machine, decides: list[str]
+) -> None:
+    source = MORTAL.replace("NAME", '"mortal"').replace("DECIDES", repr(decides))
+    mortal = machine.extension("mortal", source)
+    call = {"reply": [{"tool_call": {"name": "jump", "args": {}}}], "times": 1}
+    script = machine.script(call, {"reply": [{"text": "so be it"}]})
+    done = machine.run(*script, "--ext", mortal, "-p", "hello")
+    died, *more = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (0, "so be it\n")
+    assert died.startswith("[mortal] error: extension mortal exited: exit status 4 (log: ")
+    loss = "extension mortal exited: exit status 4: it no longer decides on assistant_message"
+    assert more == [f"[mortal] warn: {loss}"] * len(decides)

@@ -38,6 +38,7 @@ class Scripted:
         self.name = name
         self.rank = rank
         self.gone = False
+        self.ended = ""
         self.full = False
         self.answers = deque(answers)
         self.asked: list[EventIntercept] = []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
+from tests.agent.test_loop import Script
 from tests.extensions.conftest import Stage
 from tests.extensions.play import Play, calls, play, says
 from tests.peers import Frame, Peer
+from zotd.agent.loop import Model
+from zotd.agent.ports import ModelRequest, ProviderEvent
 from zotd.agent.transcript import shown
 from zotd.protocol.content import Message, Text
 
@@ -179,7 +183,51 @@ async def test_a_crash_a_time_out_and_a_wrong_answer_allow_and_clients_are_warne
         warnings = [note for note in scene.viewer.of("ext_notify") if note["level"] == "warn"]
         assert warnings
         assert {note["extension"] for note in warnings} == {"guard"}
-        assert all(note["message"].endswith(f"the {event} was allowed") for note in warnings)
+        ends = {note["message"].rpartition(": ")[2] for note in warnings}
+        assert ends - {f"it no longer decides on {event}"} == {f"the {event} was allowed"}
+
+
+@pytest.mark.promise("S31")
+async def test_one_that_dies_between_two_questions_is_not_missed_in_silence(stage: Stage) -> None:
+    guard = stage.enter("guard", Judge("tool_call", "assistant_message"))
+    async with play(stage, says("ok")) as scene:
+        guard.exit(4)
+        warning = await scene.viewer.sees("ext_notify")
+        assert (warning["extension"], warning["level"], warning["message"]) == (
+            "guard",
+            "warn",
+            "extension guard exited: exit status 4: it no longer decides on tool_call, assistant_message",
+        )
+
+
+@pytest.mark.promise("S31")
+async def test_a_message_whose_judge_dies_while_it_is_withheld_is_allowed_with_a_warning(
+    stage: Stage,
+) -> None:
+    class Deadly(Script):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+            guard.exit(4)
+            await scene.viewer.sees("ext_notify")
+            async for event in super().stream(request):
+                yield event
+
+    guard = stage.enter("guard", Judge("assistant_message", block=True))
+    async with play(stage) as scene:
+        scene.session.model = Model(Deadly(says("ok")), "script-1")
+        outcome = await scene.prompt()
+        assert (outcome.stop, outcome.text) == ("end_turn", "ok")
+        assert len([note for note in scene.viewer.of("ext_notify") if note["level"] == "warn"]) == 1
+
+
+@pytest.mark.promise("S31")
+async def test_one_that_is_stopped_or_only_observes_is_no_loss(stage: Stage) -> None:
+    stage.enter("guard", Judge("tool_call"))
+    watcher = stage.enter("watcher", Judge(observes=("tool_call",)))
+    async with play(stage, says("ok")) as scene:
+        watcher.exit(4)
+        await scene.host.reload()
+        await scene.prompt()
+        assert scene.viewer.of("ext_notify") == []
 
 
 # turn_start

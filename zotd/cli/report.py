@@ -33,6 +33,7 @@ class TextReporter:
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
         self._shown: list[str] = []
+        self._up: set[str] = set()  # what fails to come up has a note of its own
 
     def deliver(self, event: dict[str, Any]) -> None:
         match event["type"]:
@@ -42,6 +43,10 @@ class TextReporter:
                 self._write(event["text"], paragraphs(event["text"]))
             case "ext_panel_open":  # nobody could press a key in it, so that its lines are all there is
                 self._write("\n".join(event["lines"]))
+            case "ext_state" if event["state"] in ("ready", "auto_ready"):
+                self._up.add(event["extension"])
+            case "ext_state" if event["state"] == "failed" and event["extension"] in self._up:
+                note(f"[{event['extension']}] error: {event['error']}")
             case "tool_result" if by := event["details"].get("refused_by"):
                 words = " ".join(block.get("text", "") for block in event["content"])
                 note(f"[{by}] refused {event['details']['tool']}: {words}")

@@ -126,6 +126,11 @@ class Extension:
         """Whether it is ready and has not ended."""
         return self.settled.is_set() and not self.gone
 
+    @property
+    def ended(self) -> str:
+        """The error of one that ended on its own, without where its log is; empty for all others."""
+        return (self.error or "").removesuffix(f" (log: {self.log_path})")
+
     def remark(self, text: str) -> None:
         """A line of ours in its log."""
         if self._journal is not None:

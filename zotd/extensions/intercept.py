@@ -66,7 +66,10 @@ class Interception:
             self._begin(extension)
 
     def release(self, extension: Extension) -> None:
-        """It is gone: nobody asks it any more."""
+        """It is gone: nobody asks it any more, and if it ended on its own, that is no secret."""
+        decided = [name for name in INTERCEPTABLE if extension in self._interceptors.get(name, ())]
+        if decided and extension.ended:
+            self._warn(extension.name, f"{extension.ended}: it no longer decides on {', '.join(decided)}")
         for subscribed in (self._observers, self._interceptors):
             for name, extensions in [*subscribed.items()]:
                 if extension in extensions:
