@@ -118,7 +118,7 @@ class World:
 
     # Surface: what a session is to its extensions
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: Event, turn_id: str = "") -> None:
         self.events.append(event)
         self._more.set()
 

@@ -80,7 +80,7 @@ class Stage:
             self.rules.subscribe(extension, Subscribe(events=[*events], intercept=[*intercept]))
             self.rules.started(extension)
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: Event, turn_id: str = "") -> None:
         self.events.append(event)
 
     def warnings(self) -> list[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ from zotd.protocol.content import Text
 from zotd.protocol.events import (
     CommandResult,
     Done,
+    Event,
     ExtDisplay,
     ExtInsert,
     ExtNotify,
@@ -59,7 +60,7 @@ class Commands:
     """The commands of one session. Each runs in a task of its own, also during a turn."""
 
     session: Session
-    tasks: asyncio.TaskGroup
+    tasks: Tasks
 
     def __post_init__(self) -> None:
         self.running: set[asyncio.Task[None]] = set()
@@ -110,24 +111,28 @@ class Commands:
         self.running.discard(task)
         if task.cancelled():  # before its first step: whoever waits for it has to be told
             self._show(turn, _aborted(invocation))
+        elif (bug := failure_of(task)) is not None and not turn.answered.done():
+            whose = invocation.extension or HOST
+            error = f"internal error: {type(bug).__name__}: {bug}"
+            self._show(turn, CommandAnswer(whose, invocation.name, "noop", "", error))
 
     async def _run(self, turn: Turn, invocation: Invocation) -> None:
         try:
-            answer = await self._answer(invocation)
+            answer = await self._answer(invocation, turn.id)
         except asyncio.CancelledError:
             answer = _aborted(invocation)
         self._show(turn, answer)
 
-    async def _answer(self, invocation: Invocation) -> CommandAnswer:
+    async def _answer(self, invocation: Invocation, turn_id: str) -> CommandAnswer:
         if not invocation.extension:
             return await BUILT_IN[invocation.name][1](self.session)
         if self.session.host is None:
             return _aborted(invocation)
-        return await self.session.host.invoke(invocation)
+        return await self.session.host.invoke(invocation, turn_id)
 
     def _show(self, turn: Turn, answer: CommandAnswer) -> None:
         """Turn an answer into events, and into a turn where it asks for one."""
-        text = self._publish(answer)
+        text = self._publish(answer, turn.id)
         self.session.publish(
             CommandResult(
                 turn_id=turn.id,
@@ -138,7 +143,7 @@ class Commands:
             )
         )
         turn.answered.set_result(answer)
-        if answer.action == "prompt" and answer.text.strip() and not answer.error:
+        if answer.action == "prompt" and not answer.error:
             turn.content, turn.client = [Text(answer.text)], f"extension:{answer.extension}"
             turn.started = lambda: None
             if self.session.enqueue(turn):
@@ -150,17 +155,21 @@ class Commands:
         outcome.text = text
         turn.finished.set_result(outcome)
 
-    def _publish(self, answer: CommandAnswer) -> str:
+    def _publish(self, answer: CommandAnswer, turn_id: str) -> str:
         """The event in which a command's answer is seen. Returns what it shows as text."""
-        whose, publish = answer.extension, self.session.publish
+        whose, text = answer.extension, answer.text
+
+        def publish(event: Event) -> None:
+            self.session.publish(event, turn_id)
+
         if answer.error:
             publish(ExtNotify(extension=whose, level="error", message=answer.error))
-        elif answer.action == "display":
-            publish(ExtDisplay(extension=whose, command=answer.name, text=answer.text))
-            return answer.text
-        elif answer.action == "insert":
-            publish(ExtInsert(extension=whose, text=answer.text))
-            return answer.text
+        elif answer.action == "display" and text:
+            publish(ExtDisplay(extension=whose, command=answer.name, text=text))
+            return text
+        elif answer.action == "insert" and text:
+            publish(ExtInsert(extension=whose, text=text))
+            return text
         elif answer.panel is not None:  # nobody can show it: who has only text sees it once
             panel = panel_of(whose, answer.panel)
             publish(

@@ -15,6 +15,7 @@ from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
+from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
 from zotd.daemon.turns import Accepted, Turn
@@ -67,7 +68,7 @@ class Session:
         tools: Mapping[str, Tool],
         limits: Limits,
         max_steps: int,
-        tasks: asyncio.TaskGroup,
+        tasks: Tasks,
         trusted: bool = True,
     ) -> None:
         self.id = session_id
@@ -87,7 +88,7 @@ class Session:
         self.next_seq = 1
         self.toolbox = Toolbox(tools)
         self._loop = Loop(self.transcript, self.toolbox, self, max_steps)
-        self._tasks = tasks
+        self.tasks = Watched(tasks, self._mistaken)
         self._running: asyncio.Task[Outcome] | None = None
         self._worker: asyncio.Task[None] | None = None
         self._turns: dict[str, asyncio.Future[Outcome]] = {}
@@ -100,13 +101,18 @@ class Session:
 
     # Events
 
-    def publish(self, event: Event) -> None:
-        """The only way an event leaves: numbered, stamped, handed to every attached client."""
+    def publish(self, event: Event, turn_id: str = "") -> None:
+        """The only way an event leaves: numbered, stamped, handed to every attached client.
+
+        turn_id: the command whose answer it is; events of the running turn need none.
+        """
         wire = to_wire(event)
         wire["session_id"] = self.id
         wire["seq"] = self.next_seq
         wire["time"] = now()
-        if self.active is not None and wire["type"] != "queue" and not wire["type"].startswith("ext_"):
+        if turn_id:
+            wire["turn_id"] = turn_id
+        elif self.active is not None and wire["type"] != "queue" and not wire["type"].startswith("ext_"):
             wire.setdefault("turn_id", self.active.id)
         self.next_seq += 1
         self._fold(event, wire)
@@ -137,6 +143,10 @@ class Session:
 
     def failed(self, extension: str, message: str) -> None:
         self.notes.fail(extension, message)
+
+    def _mistaken(self, task: str, bug: BaseException) -> None:
+        """A task of this session ended by a mistake of ours; all others go on."""
+        self.failed("zotd", f"{task}: ended by a mistake of zotd: {type(bug).__name__}: {bug}")
 
     @property
     def full(self) -> bool:
@@ -310,7 +320,7 @@ class Session:
         turn.may_run = True
         if self._running is None and self.queue and self.queue[0].may_run:
             head, run = self._begin()
-            self._worker = self._tasks.create_task(self._work(head, run), name=f"turns of {self.id}")
+            self._worker = self.tasks.create_task(self._work(head, run), name=f"turns of {self.id}")
         if turn in self.queue:
             turn.announced = True
             self._announce_queue()
@@ -322,7 +332,7 @@ class Session:
             self._announce_queue()
         self.notes.prompted()
         run = self._loop.run(turn.id, turn.content, self.model, turn.client)
-        self._running = self._tasks.create_task(run, name=f"turn {turn.id}")
+        self._running = self.tasks.create_task(run, name=f"turn {turn.id}")
         return turn, self._running
 
     async def _work(self, turn: Turn, run: asyncio.Task[Outcome]) -> None:
@@ -332,6 +342,10 @@ class Session:
             except asyncio.CancelledError:
                 # Aborted before its first step: the loop never ran, so the turn is told here.
                 outcome = self._loop.aborted(turn.id, turn.content, turn.client)
+            except Exception as bug:  # in the telling of it: who waits for its end has to be told that at least
+                error = f"internal error: {type(bug).__name__}: {bug}"
+                outcome = Outcome("error", error=error, kind="internal")
+                self.publish(Done(turn_id=turn.id, stop="error"))
             finally:
                 self._running = self.active = None
             self.updated = now()

@@ -55,27 +55,33 @@ class CommandAnswer:
 
 
 def answer_of(extension: str, name: str, response: CommandResponse) -> CommandAnswer:
-    """Read an extension's answer to `/name`; an action that does not exist is an error of the command."""
+    """Read an extension's answer to `/name`.
+
+    An action that does not exist is an error of the command, and so is one without what it acts on.
+    """
     panel = response.open_panel
-    texts: dict[Action, str] = {
+    texts: dict[Action, str | None] = {
         "prompt": response.prompt,
         "insert": response.insert,
         "display": response.display,
-        "open_panel": "\n".join(panel.lines) if panel else "",
+        "open_panel": None if panel is None else "\n".join(panel.lines),
         "noop": "",
     }
-    action = next((known for known in texts if known == (response.action or "noop")), None)
-    if action is None:
-        wrong = f"command /{name} of extension {extension} answered with {response.action!r}"
-        error = f"{wrong}; expected one of: {', '.join(texts)}"
-        return CommandAnswer(extension, name, "noop", "", response.error or error)
+    said = response.action or "noop"
+    action: Action = next((known for known in texts if known == said), "noop")
+    text = texts[action]
+    whose = f"command /{name} of extension {extension} answered with"
+    error = response.error
+    if not error and said not in texts:
+        error = f"{whose} {said!r}; expected one of: {', '.join(texts)}"
+    elif not error and text is None:
+        error = f"{whose} {action!r} but has no member {action!r}"
+    elif not error and action == "prompt" and not (text or "").strip():
+        error = f"{whose} 'prompt', and the prompt is empty"
+    elif not error and panel is not None and action == "open_panel" and not panel.id:
+        error = f"{whose} a panel whose id is empty"
     return CommandAnswer(
-        extension,
-        name,
-        action,
-        texts[action],
-        response.error or None,
-        panel if action == "open_panel" else None,
+        extension, name, action, text or "", error or None, panel if action == "open_panel" else None
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
+from zotd.base.tasks import Tasks, failure_of
 from zotd.extensions.asking import AskFailed, ExtensionGone
 from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of
 from zotd.extensions.discovery import Discovery, Located
@@ -58,7 +59,7 @@ class ExtensionHost:
         surface: Surface,
         toolbox: Toolbox,
         limits: Limits,
-        tasks: asyncio.TaskGroup,
+        tasks: Tasks,
         shared: Callable[[], SharedExtensions],
         scope: Callable[[Limits], Scope] = Scope,
     ) -> None:
@@ -124,6 +125,8 @@ class ExtensionHost:
             self._reloading = self._tasks.create_task(self._reload(), name="reload of extensions")
         reloading = self._reloading
         await asyncio.wait([reloading])
+        if (bug := failure_of(reloading)) is not None:
+            return Reloaded.broken(self._around.cwd, bug)
         return Reloaded.never(self._around.cwd) if reloading.cancelled() else reloading.result()
 
     async def stop(self) -> None:
@@ -165,9 +168,12 @@ class ExtensionHost:
         await asyncio.wait([self._ending])
 
     async def _end_all(self) -> None:
-        async with asyncio.TaskGroup() as stopping:
-            for extension in self._extensions.values():
-                stopping.create_task(extension.stop(), name=f"stop {extension.name}")
+        stops = [
+            self._tasks.create_task(extension.stop(), name=f"stop of extension {extension.name}")
+            for extension in self._extensions.values()
+        ]
+        if stops:
+            await asyncio.wait(stops)
         if self._lives:  # what they say last must not reach those that come after them
             await asyncio.wait(self._lives)
         await self._scope.close()
@@ -257,8 +263,10 @@ class ExtensionHost:
         """The command that a prompt is, or None: `/name` and arguments on one line, any case."""
         return self._commands.find(text)
 
-    async def invoke(self, invocation: Invocation) -> CommandAnswer:
-        """Run a command. Failures are answers with an `error`; only cancellation is raised."""
+    async def invoke(self, invocation: Invocation, turn_id: str = "") -> CommandAnswer:
+        """Run a command, whose events carry `turn_id`. Failures are answers with an `error`; only
+        cancellation is raised.
+        """
         whose, name = invocation.extension, invocation.name
         try:
             extension = self._extensions.get(whose)
@@ -269,7 +277,9 @@ class ExtensionHost:
         except AskFailed as failure:
             return CommandAnswer(whose, name, "noop", "", str(failure))
         answer = answer_of(whose, name, response)
-        if answer.panel is not None and (answer.error or self.panels.open(extension, answer.panel)):
+        if answer.action in ("display", "insert") and not (answer.text or answer.error):
+            extension.remark(f"command /{name} answered with an empty {answer.action}: nothing is shown")
+        if answer.panel is not None and (answer.error or self.panels.open(extension, answer.panel, turn_id)):
             answer = replace(answer, panel=None)
         return answer
 

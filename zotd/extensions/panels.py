@@ -53,11 +53,15 @@ class Panels:
 
     # What extensions do
 
-    def open(self, extension: Extension, spec: PanelSpec) -> bool:
-        """Open a panel, in place of one it had open.
+    def open(self, extension: Extension, spec: PanelSpec, turn_id: str = "") -> bool:
+        """Open a panel, in place of one it had open. turn_id: the command that answered with it.
 
-        Where no attached client shows panels, close it at once: False.
+        False for one without an id, which nobody could speak of, and where no attached client shows
+        panels: that one is closed at once.
         """
+        if not spec.id:
+            extension.remark("open_panel was refused: its id is empty")
+            return False
         if not self._surface.can("panels"):
             extension.remark(f"panel {spec.id!r} was closed at once: no attached client shows panels")
             _tell(extension, PanelClose(panel_id=spec.id))
@@ -68,7 +72,7 @@ class Panels:
             if former[1].panel_id != panel.panel_id:
                 _tell(extension, PanelClose(panel_id=former[1].panel_id))
         self._open[extension.name] = extension, panel
-        self._surface.publish(ExtPanelOpen(**_members(panel)))
+        self._surface.publish(ExtPanelOpen(**_members(panel)), turn_id)
         return True
 
     def render(self, extension: Extension, frame: PanelRender) -> None:

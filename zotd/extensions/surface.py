@@ -11,8 +11,8 @@ from zotd.protocol.events import Event
 class Surface(Protocol):
     """The session as its extensions see it."""
 
-    def publish(self, event: Event) -> None:
-        """Show something to whoever is attached."""
+    def publish(self, event: Event, turn_id: str = "") -> None:
+        """Show something to whoever is attached. turn_id: the command or turn whose answer it is."""
         ...
 
     @property

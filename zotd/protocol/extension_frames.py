@@ -128,7 +128,8 @@ class CommandResponse(FrameBase, frozen=True, kw_only=True, tag="command_respons
     """Answers a `command_invoked`.
 
     id: of the `command_invoked` frame.
-    action: `prompt`, `insert`, `display`, `open_panel` or `noop`; another one is an error of the command.
+    action: `prompt`, `insert`, `display`, `open_panel` or `noop`. Another one is an error of the command, and
+        so is one without the member of its name.
     prompt: for `prompt`: the user message to run.
     insert: for `insert`: text for the cursor.
     display: for `display`: text to show once.
@@ -141,9 +142,9 @@ class CommandResponse(FrameBase, frozen=True, kw_only=True, tag="command_respons
 
     id: str
     action: str = "noop"
-    prompt: str = ""
-    insert: str = ""
-    display: str = ""
+    prompt: str | None = None
+    insert: str | None = None
+    display: str | None = None
     open_panel: PanelSpec | None = None
     error: str = ""
 
