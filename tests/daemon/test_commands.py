@@ -87,6 +87,16 @@ def test_a_command_runs_at_once_during_a_turn_and_only_its_prompt_waits(machine:
     assert stage.event("done")["turn_id"] == later
 
 
+def test_a_command_runs_during_a_turn_though_a_prompt_would_be_rejected(machine: Machine) -> None:
+    stage = Stage(machine, "pup", script=[SLOW, ECHO])
+    stage.call("turn/start", text="slow")
+    stage.event("text_delta")
+    assert stage.error("turn/start", text="more", if_busy="reject")["data"]["kind"] == "busy"
+    text = words("pup", response("display", display="meanwhile"))
+    assert stage.call("turn/start", text=text, if_busy="reject")["state"] == "command"
+    assert stage.event("ext_display")["text"] == "meanwhile"
+
+
 def test_what_is_no_command_extension_or_session_is_refused(machine: Machine) -> None:
     stage = Stage(machine, "pup")
     assert stage.error("command/run", name="nothing")["data"]["kind"] == "command_not_found"

@@ -95,7 +95,9 @@ async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
         raise Refused(f"$.{wrong}", kind="invalid_params") from None
     if not params.text.strip() and not images:
         raise Refused("text is empty", kind="invalid_params")
-    if params.if_busy == "reject" and session.busy:
+    await session.loaded()
+    command = not images and session.commands.find(params.text) is not None
+    if params.if_busy == "reject" and session.busy and not command:
         raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
     accepted = await session.submit(params.text, images, client=caller.name)
     result = m.TurnAccepted(

@@ -200,7 +200,7 @@ class TurnStartParams(SessionRef, frozen=True, kw_only=True):
     session_id: to whom.
     text: the prompt, not blank unless there are images; a registered `/command` runs instead.
     images: pictures that go with it.
-    if_busy: `queue` waits its turn, `reject` fails with kind `busy`.
+    if_busy: `queue` waits its turn, `reject` fails with kind `busy`; a command runs at once either way.
 
     Example: {"session_id":"8f37d5f6","text":"fix the test"}
     """
