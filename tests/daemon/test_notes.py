@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.clients import Frame, Machine, types
-from tests.daemon.puppets import Stage, flags, response, words
+from tests.daemon.puppets import SOURCE, Stage, flags, response, words
 from zotd.daemon.notes import Notes
 from zotd.protocol.events import Event, ExtClearNotes, ExtDisplay, ExtNotify
 
@@ -87,6 +87,30 @@ def test_a_failure_to_load_stands_through_prompts_until_it_is_cleared(machine: M
     assert "notes" not in client.call("session/state", session_id=session)["session"]
     left = len(client.call("session/messages", session_id=session)["messages"])
     assert left == (0 if how == "session/clear" else 2)
+
+
+@pytest.mark.promise("S51", "S69")
+def test_a_reload_clears_the_failures_of_before_and_tells_those_that_remain_once(machine: Machine) -> None:
+    client = machine.rpc("--provider", "scripted", *broken(machine)).greet()
+    session = client.session()
+    client.event("ext_notify")
+    for _ in range(3):
+        client.call("extension/reload", session_id=session)
+        assert client.event("ext_clear_notes")["extension"] == "broken"
+        assert "exit status 7" in client.event("ext_notify")["message"]
+    (note,) = client.call("session/state", session_id=session)["session"]["notes"]
+    assert note["extension"] == "broken"
+    (machine.root / "broken" / "main.py").write_text(SOURCE)
+    assert client.call("extension/reload", session_id=session)["errors"] == []
+    assert client.event("ext_clear_notes")["extension"] == "broken"
+    assert "notes" not in client.call("session/state", session_id=session)["session"]
+
+
+@pytest.mark.promise("S51", "S69")
+def test_print_mode_tells_each_failure_once_also_after_a_reload(machine: Machine) -> None:
+    done = machine.run("-p", *flags(machine, "pup"), *broken(machine), "/reload-ext", stdin=None)
+    assert (done.returncode, done.stdout) == (0, "stopped: pup; ready: pup; failed: 1\n")
+    assert [line[:15] for line in done.stderr.splitlines()] == ["[broken] error:"]
 
 
 @pytest.mark.promise("S42")

@@ -144,6 +144,9 @@ class World:
     def failed(self, extension: str, message: str) -> None:
         self.publish(ExtNotify(extension=extension, level="error", message=message))
 
+    def renewed(self) -> None:
+        """Nothing stands here."""
+
     @asynccontextmanager
     async def running(self, **limits: Any) -> AsyncIterator[ExtensionHost]:
         """A host that has started, and is stopped afterwards. Bounded."""

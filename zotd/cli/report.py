@@ -33,12 +33,16 @@ class TextReporter:
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
         self._shown: list[str] = []
+        self._errors: dict[tuple[str, str], bool] = {}  # of extensions: whether cleared since
         self._up: set[str] = set()  # what fails to come up has a note of its own
 
     def deliver(self, event: dict[str, Any]) -> None:
         match event["type"]:
             case "ext_notify":
-                note(f"[{event['extension']}] {event['level']}: {event['message']}")
+                if not self._again(event):
+                    note(f"[{event['extension']}] {event['level']}: {event['message']}")
+            case "ext_clear_notes":
+                self._errors |= {told: True for told in self._errors if told[0] == event["extension"]}
             case "ext_display" | "ext_insert":
                 self._write(event["text"], paragraphs(event["text"]))
             case "ext_panel_open":  # nobody could press a key in it, so that its lines are all there is
@@ -68,6 +72,15 @@ class TextReporter:
             note(outcome.error + (f" ({outcome.hint})" if outcome.hint else ""))
         if code == TIMED_OUT:
             note(_REASONS[code])
+
+    def _again(self, event: dict[str, Any]) -> bool:
+        """Whether an error only comes back that was cleared: what is printed stays to be read."""
+        if event["level"] != "error":
+            return False
+        told = event["extension"], event["message"]
+        again = self._errors.get(told, False)
+        self._errors[told] = False
+        return again
 
     def _write(self, text: str, printed: str = "") -> None:
         if not text:

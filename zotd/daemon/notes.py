@@ -34,6 +34,12 @@ class Notes:
         """The user went on: every note goes, failures stay."""
         self._clear([event.extension for _, event in self._rows if event not in self._failures])
 
+    def renewed(self) -> None:
+        """What failed is tried again: failures go, and with them the other notes of their owners."""
+        owners = [failure.extension for failure in self._failures]
+        self._failures.clear()
+        self._clear(owners)
+
     def clear(self) -> None:
         """Everything goes."""
         self._failures.clear()

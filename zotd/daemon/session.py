@@ -144,6 +144,9 @@ class Session:
     def failed(self, extension: str, message: str) -> None:
         self.notes.fail(extension, message)
 
+    def renewed(self) -> None:
+        self.notes.renewed()
+
     def _mistaken(self, task: str, bug: BaseException) -> None:
         """A task of this session ended by a mistake of ours; all others go on."""
         self.failed("zotd", f"{task}: ended by a mistake of zotd: {type(bug).__name__}: {bug}")

@@ -147,6 +147,7 @@ class ExtensionHost:
             self._former.remember({command.name: command.extension for command in self._commands.all()})
             self._generation += 1
             await self._stop_all()
+            self._surface.renewed()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
             await self._settle(self._begin())
             return self._outcome(before)

@@ -43,3 +43,7 @@ class Surface(Protocol):
     def failed(self, extension: str, message: str) -> None:
         """Show a failure that stands until somebody clears the notes, however many prompts follow."""
         ...
+
+    def renewed(self) -> None:
+        """Extensions are loaded anew: what failed before stands no longer."""
+        ...
