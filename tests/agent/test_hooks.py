@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from tests.agent.test_loop import Echo, Recorder, Script, Step, call, finish
 from zotd.agent.loop import Loop, Model, Outcome
-from zotd.agent.ports import Allowed, ModelRequest, ProviderError, ProviderEvent, Refused, Verdict
+from zotd.agent.ports import (
+    Allowed,
+    ModelRequest,
+    ProviderError,
+    ProviderEvent,
+    Refused,
+    ToolOutcome,
+    Verdict,
+)
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript, shown
 from zotd.protocol.content import Block, Message, Text, Thinking, ToolCall, ToolResult
@@ -97,10 +105,11 @@ class Run:
         self.script = Player(*steps)
         self.sink = Recorder()
         self.transcript = Transcript(lambda: "2026-11-30T00:00:00.000Z")
+        self.toolbox = Toolbox({"echo": Echo()})
         self.outcome = Outcome("error")
 
     async def turn(self) -> Run:
-        loop = Loop(self.transcript, Toolbox({"echo": Echo()}), self.sink, 10)
+        loop = Loop(self.transcript, self.toolbox, self.sink, 10)
         loop.hooks = self.judge
         task = asyncio.create_task(loop.run("turn", [Text("go")], Model(self.script, "m")))
         self.judge.abort = self.script.abort = task.cancel
@@ -229,6 +238,26 @@ async def test_nobody_is_asked_about_arguments_that_are_no_object_or_a_tool_that
     run = await Run(judge, [*call(name, raw), finish("tool_use")], [*text("ok"), finish()]).turn()
     assert [what for what, _ in judge.asked] == ["turn_start", "turn_start"]
     assert run.sink.of("tool_result")[0].is_error
+
+
+class Other(Echo):
+    """The same tool, registered again."""
+
+    async def run(self, call: ToolCall, progress: Callable[[str], None]) -> ToolOutcome:
+        return ToolOutcome([Text("the new one")])
+
+
+async def test_a_tool_that_is_registered_anew_during_a_decision_is_the_one_that_runs() -> None:
+    judge = Judge()
+    run = Run(judge, [*call("echo", "{}"), finish("tool_use")], [*text("ok"), finish()])
+
+    def replaced(what: str) -> None:
+        if what == "tool_call":
+            run.toolbox.add(Other(), owner="a")
+
+    judge.on_ask = replaced
+    await run.turn()
+    assert run.sink.of("tool_result")[0].content == [Text("the new one")]
 
 
 async def test_an_abort_while_a_call_is_judged_works_at_once_and_the_call_gets_a_result() -> None:

@@ -216,11 +216,8 @@ class Loop:
         """A tool that fails in any way is an error result, so that the model can mend it."""
         if call.raw_args:
             return _refused(f"arguments must be one JSON object; got: {call.raw_args[:200]}")
-        tool = self.tools.get(call.name)
-        if tool is None:
-            return _refused(
-                f"no tool is named {call.name!r}; there are: {', '.join(self.tools.names()) or 'none'}"
-            )
+        if self.tools.get(call.name) is None:
+            return self._unknown(call)
         modified_by: tuple[str, ...] = ()
         if self.hooks is not None:
             said = await self.hooks.tool_call(call)
@@ -228,10 +225,17 @@ class Loop:
                 return replace(_refused(said.reason), details={"refused_by": said.by})
             if modified_by := said.by:
                 call = ToolCall(id=call.id, name=call.name, args=said.args)
+        # Not before: a decision may take until everything was loaded anew.
+        if (tool := self.tools.get(call.name)) is None:
+            return self._unknown(call)
         outcome = await self._run_tool(tool, call)
         if modified_by:
             outcome = replace(outcome, details={**outcome.details, "modified_by": [*modified_by]})
         return outcome
+
+    def _unknown(self, call: ToolCall) -> ToolOutcome:
+        there = ", ".join(self.tools.names()) or "none"
+        return _refused(f"no tool is named {call.name!r}; there are: {there}")
 
     async def _run_tool(self, tool: Tool, call: ToolCall) -> ToolOutcome:
         try:
