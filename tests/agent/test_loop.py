@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -149,6 +150,10 @@ async def test_the_next_request_carries_the_whole_conversation() -> None:
     assert [message.role for message in provider.requests[1].messages] == ["user", "assistant", "tool"]
 
 
+def nested(levels: int) -> str:
+    return '{"a": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+
+
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
@@ -156,6 +161,12 @@ async def test_the_next_request_carries_the_whole_conversation() -> None:
         ('{"crash": true}', "echo failed: ZeroDivisionError: by zero"),
         ("{bad", "arguments must be one JSON object; got: {bad"),
         ("[1]", "arguments must be one JSON object; got: [1]"),
+        ('{"a": NaN}', 'arguments must be one JSON object; got: {"a": NaN}'),
+        ('{"a": -Infinity}', 'arguments must be one JSON object; got: {"a": -Infinity}'),
+        ('{"a": [-1e999]}', 'arguments must be one JSON object; got: {"a": [-1e999]}'),
+        (nested(201), "arguments must be one JSON object; got: " + nested(201)[:200]),
+        (nested(990), "arguments must be one JSON object; got: " + nested(990)[:200]),
+        (nested(100_000), "arguments must be one JSON object; got: " + nested(100_000)[:200]),
     ],
 )
 async def test_a_call_that_cannot_be_done_is_an_error_result_and_the_model_goes_on(
@@ -169,6 +180,14 @@ async def test_a_call_that_cannot_be_done_is_an_error_result_and_the_model_goes_
     assert (result.is_error, result.content) == (True, [Text(expected)])
     assert outcome.stop == "end_turn"
     assert_whole(transcript.messages)
+
+
+@pytest.mark.parametrize("raw", [nested(200), '{"a": "' + "[" * 1_000 + '"}', '{"a": 1e308}'])
+async def test_arguments_that_everybody_can_read_reach_the_tool(raw: str) -> None:
+    sink = Recorder()
+    await run(Script([*call("echo", raw), finish("tool_use")], [TextDelta(delta="ok"), finish()]), sink)
+    (result,) = sink.of("tool_result")
+    assert (result.is_error, result.content) == (False, [Text(str(json.loads(raw)))])
 
 
 async def test_an_unknown_tool_is_answered_with_the_names_of_those_there_are() -> None:

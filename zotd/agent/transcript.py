@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any
 
 from msgspec.structs import replace
 
 from zotd.agent.ports import ProviderEvent
 from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, Usage
 from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseStart
+
+MAX_DEPTH = 200
+"""Levels of a tool call's arguments. Deeper ones could not be shown whole to those who decide on the call."""
 
 
 class Transcript:
@@ -128,10 +133,36 @@ class _Part:
 
 
 def _tool_call(call_id: str, name: str, raw: str) -> ToolCall:
-    try:
-        args = json.loads(raw or "{}")
-    except ValueError:
-        args = None
-    if isinstance(args, dict):
+    args = _json_object(raw or "{}")
+    if args is not None:
         return ToolCall(id=call_id, name=name, args=args)
     return ToolCall(id=call_id, name=name, args={}, raw_args=raw)
+
+
+def _json_object(raw: str) -> dict[str, Any] | None:
+    """The object in `raw`; None for anything else, and for what not everybody who is to see it could read."""
+    try:
+        value = json.loads(raw, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or (raw.count("[") + raw.count("{") > MAX_DEPTH and _deep(value)):
+        return None
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is no number in JSON")
+    return number
+
+
+def _deep(value: Any) -> bool:
+    """Whether it has more than `MAX_DEPTH` levels; counted without recursion."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [item for items in level for item in (items.values() if isinstance(items, dict) else items)]
+        level = [item for item in inner if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
