@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from zotd.base.limits import Limits
 from zotd.extensions.panel_text import one_row, paragraphs, rows
 
 
@@ -60,7 +63,36 @@ def test_other_control_sequences_are_stripped(hostile: str, harmless: str) -> No
 
 @pytest.mark.promise("S36")
 def test_a_line_with_breaks_is_as_many_rows() -> None:
-    assert rows(["a\nb\r\n\x1b[32mc", "", "d\x1b]0;x\n\x07e"]) == ["a", "b", "\x1b[32mc", "", "d", "e"]
+    assert rows(["a\nb\r\n\x1b[32mc", "", "d\x1b]0;x\n\x07e"], 6, 6) == (
+        ["a", "b", "\x1b[32mc", "", "d", "e"],
+        False,
+    )
+
+
+@pytest.mark.promise("S36")
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (["1\n2\n3", "4\n5"], ["1", "2", "3", "4"]),
+        (["1", "2", "3", "4", "\x1b[2J"], ["1", "2", "3", "4"]),
+        (["1\r\n2\r\n3\r\n4\r\n"], ["1", "2", "3", "4"]),
+        (["\n" * 9], [""] * 4),
+        (["abcdef", "b\x1b[2Jcd"], ["abcde", "b"]),
+        (["a" * 100 + "\nb"], ["aaaaa"]),
+    ],
+)
+def test_rows_beyond_the_bound_and_what_is_too_long_are_left_out(lines: list[str], kept: list[str]) -> None:
+    assert rows(lines, 4, 5) == (kept, True)
+
+
+@pytest.mark.parametrize("line", ["\n", "\x1b[m", "\x00a", "\u2028\x9d", "a"])
+def test_the_largest_frame_of_any_text_is_drawn_before_anybody_has_to_wait(line: str) -> None:
+    bound = Limits()
+    began = time.process_time()
+    drawn, cut = rows([line * (bound.frame_bytes // len(line))], bound.panel_rows, bound.panel_row_chars)
+    assert time.process_time() - began < 1.0
+    assert cut
+    assert len(drawn) <= bound.panel_rows
 
 
 def test_a_megabyte_of_openings_that_never_end_is_read_once() -> None:

@@ -46,6 +46,24 @@ async def in_step(peer: Peer, viewer: Viewer) -> None:
 
 
 @pytest.mark.promise("S36")
+async def test_a_panel_larger_than_any_screen_is_cut_and_its_owner_can_read_that(stage: Stage) -> None:
+    peer = stage.enter("a", Owner())
+    async with play(stage, capabilities=("panels",)) as scene:
+        peer.open(lines=["\n" * 7_000_000], footer="f" * 5_000)
+        await scene.viewer.sees("ext_panel_open")
+        assert drawn(scene.viewer) == {
+            "panel_id": "p",
+            "title": "T",
+            "lines": [""] * 1_000,
+            "footer": "f" * 4_000,
+        }
+        peer.draw(lines=["r" * 4_001])
+        await scene.viewer.sees("ext_panel_render")
+        assert (drawn(scene.viewer) or {})["lines"] == ["r" * 4_000]
+    assert stage.log("a").count("panel 'p' was cut to 1000 rows of 4000 characters") == 2
+
+
+@pytest.mark.promise("S36")
 async def test_a_panel_can_be_opened_at_any_time_and_late_comers_see_it(stage: Stage) -> None:
     peer = stage.enter("a", Owner())
     async with play(stage, capabilities=("panels",)) as scene:

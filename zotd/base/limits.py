@@ -56,6 +56,10 @@ class Limits:
     contained_s: float = 2.0
     """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""
 
+    panel_rows: int = 1_000
+    """Of a panel: a multiple of any terminal's height."""
+    panel_row_chars: int = 4_000
+    """Of one row, title or footer: a multiple of any terminal's width, colours included."""
     # Tools
     read_lines: int = 2_000
     """Lines of one `read`, and of the tail that `bash` shows: what a model can use at once."""

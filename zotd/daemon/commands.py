@@ -171,7 +171,7 @@ class Commands:
             publish(ExtInsert(extension=whose, text=text))
             return text
         elif answer.panel is not None:  # nobody can show it: who has only text sees it once
-            panel = panel_of(whose, answer.panel)
+            panel, _ = panel_of(whose, answer.panel, self.session.limits)
             publish(
                 ExtPanelOpen(
                     extension=whose,

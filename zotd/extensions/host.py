@@ -76,7 +76,7 @@ class ExtensionHost:
         self._tasks = tasks
         self._commands = Commands()
         self._tools = Tools(toolbox, surface, limits)
-        self.panels = Panels(surface)
+        self.panels = Panels(surface, limits)
         self.interception = Interception(surface, limits)
         self._discovery = Discovery()
         self._extensions: dict[str, Extension] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _SGR = r"\x1b\[[0-9;:]{0,64}m"
 _OTHER = "|".join(
@@ -15,13 +16,13 @@ _OTHER = "|".join(
         r"[\x00-\x1f\x7f-\x9f\u2028\u2029]",
     )
 )
-_CONTROL = re.compile(f"({_SGR})|{_OTHER}")
+_CONTROL = re.compile(f"(?!{_SGR})(?:{_OTHER})")
 _BREAK = re.compile(r"\r\n|[\r\n\v\f\x85\u2028\u2029]")
 
 
 def one_row(text: str) -> str:
     """The text as one row: SGR colours stay, breaks and tabs become spaces, other controls vanish."""
-    return _CONTROL.sub(r"\1", _BREAK.sub(" ", text).replace("\t", " "))
+    return _CONTROL.sub("", _BREAK.sub(" ", text).replace("\t", " "))
 
 
 def paragraphs(text: str) -> str:
@@ -29,6 +30,22 @@ def paragraphs(text: str) -> str:
     return "\n".join("\t".join(one_row(cell) for cell in row.split("\t")) for row in _BREAK.split(text))
 
 
-def rows(lines: list[str]) -> list[str]:
-    """Every line as one row; one with breaks in it is as many rows as it looks like."""
-    return [one_row(row) for line in lines for row in _BREAK.split(line)]
+def rows(lines: Sequence[str], most: int, widest: int) -> tuple[list[str], bool]:
+    """Every line as one row; one with breaks in it is as many rows as it looks like.
+
+    At most `most` rows of at most `widest` characters, which is seen to before anything is taken apart: the
+    time it takes does not depend on what was left out. Also whether anything was.
+    """
+    found: list[str] = []
+    cut = False
+    for line in lines:
+        room = most - len(found)
+        if room <= 0:
+            cut = True
+            break
+        seen = line[: room * (widest + 2)]  # a break is up to two characters
+        pieces = _BREAK.split(seen, room)
+        found += pieces[:room]
+        cut = cut or len(pieces) > room or len(seen) < len(line)
+    cut = cut or any(len(row) > widest for row in found)
+    return [one_row(row[:widest]) for row in found], cut

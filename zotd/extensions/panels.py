@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from zotd.base.limits import Limits
 from zotd.extensions.asking import AskFailed
 from zotd.extensions.panel_text import one_row, rows
 from zotd.protocol.events import ExtPanelClose, ExtPanelOpen, ExtPanelRender
@@ -33,22 +34,29 @@ class NoPanel(Exception):
     """That panel is not open, or no longer."""
 
 
-def panel_of(extension: str, spec: PanelSpec) -> Panel:
-    """A panel as clients may show it: its text holds no control sequences but colours."""
-    return Panel(
+def panel_of(extension: str, spec: PanelSpec, limits: Limits) -> tuple[Panel, bool]:
+    """A panel as clients may show it: bounded, and no control sequences in it but colours.
+
+    Also whether the bounds left anything out.
+    """
+    widest = limits.panel_row_chars
+    shown, cut = rows(spec.lines, limits.panel_rows, widest)
+    panel = Panel(
         extension=extension,
         panel_id=spec.id,
-        title=one_row(spec.title),
-        lines=rows(spec.lines),
-        footer=one_row(spec.footer),
+        title=one_row(spec.title[:widest]),
+        lines=shown,
+        footer=one_row(spec.footer[:widest]),
     )
+    return panel, cut or len(spec.title) > widest or len(spec.footer) > widest
 
 
 class Panels:
     """At most one open panel for each extension."""
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: Surface, limits: Limits) -> None:
         self._surface = surface
+        self._limits = limits
         self._open: dict[str, tuple[Extension, Panel]] = {}
 
     # What extensions do
@@ -66,7 +74,7 @@ class Panels:
             extension.remark(f"panel {spec.id!r} was closed at once: no attached client shows panels")
             _tell(extension, PanelClose(panel_id=spec.id))
             return False
-        panel = panel_of(extension.name, spec)
+        panel = self._drawn(extension, spec)
         if (former := self._open.get(extension.name)) is not None:
             self._end(extension.name)
             if former[1].panel_id != panel.panel_id:
@@ -77,14 +85,11 @@ class Panels:
 
     def render(self, extension: Extension, frame: PanelRender) -> None:
         """Draw it anew, if it is the open one of this extension. An empty title keeps the old one."""
-        panel = self._owned(extension, frame.panel_id, "panel_render")
-        if panel is not None:
-            panel = replace(
-                panel,
-                title=one_row(frame.title) or panel.title,
-                lines=rows(frame.lines),
-                footer=one_row(frame.footer),
-            )
+        was = self._owned(extension, frame.panel_id, "panel_render")
+        if was is not None:
+            spec = PanelSpec(id=was.panel_id, title=frame.title, lines=frame.lines, footer=frame.footer)
+            panel = self._drawn(extension, spec)
+            panel = replace(panel, title=panel.title or was.title)
             self._open[extension.name] = extension, panel
             self._surface.publish(ExtPanelRender(**_members(panel)))
 
@@ -132,6 +137,13 @@ class Panels:
                 _tell(held[0], PanelClose(panel_id=panel_id))
 
         return dismiss
+
+    def _drawn(self, extension: Extension, spec: PanelSpec) -> Panel:
+        panel, cut = panel_of(extension.name, spec, self._limits)
+        if cut:
+            most, widest = self._limits.panel_rows, self._limits.panel_row_chars
+            extension.remark(f"panel {spec.id!r} was cut to {most} rows of {widest} characters")
+        return panel
 
     def _owned(self, extension: Extension, panel_id: str, what: str) -> Panel | None:
         held = self._open.get(extension.name)
