@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.clients import Frame, types
 from zotd.agent.loop import Model
 from zotd.base.limits import Limits
+from zotd.base.tasks import Independent, Tasks
 from zotd.daemon.session import Session
 from zotd.protocol.events import ExtNotify, ExtPanelClose, ExtPanelOpen, ExtPanelRender
 from zotd.providers.unavailable import Unavailable
@@ -30,7 +33,7 @@ class Watcher:
         """It reads at once."""
 
 
-def session(tasks: asyncio.TaskGroup) -> Session:
+def session(tasks: Tasks) -> Session:
     return Session(
         session_id="s",
         cwd=Path("/"),
@@ -77,3 +80,29 @@ async def test_a_panel_outlives_the_last_client_that_shows_it() -> None:
         room.publish(ExtPanelClose(extension="pup", panel_id="p1"))
         room.attach(later)
         assert later.seen == []
+
+
+async def test_a_mistake_of_ours_in_a_session_is_told_to_its_clients_and_stands(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def read_nothing() -> None:
+        raise LookupError("nothing is there")
+
+    async with Independent() as tasks:
+        room = session(tasks)
+        watcher, late = Watcher(), Watcher()
+        room.attach(watcher)
+        await asyncio.wait([room.tasks.create_task(read_nothing(), name="start of extensions")])
+        room.attach(late)
+    assert watcher.seen == late.seen
+    (told,) = watcher.seen
+    told.pop("time")
+    assert told == {
+        "type": "ext_notify",
+        "extension": "zotd",
+        "level": "error",
+        "message": "start of extensions: ended by a mistake of zotd: LookupError: nothing is there",
+        "session_id": "s",
+        "seq": 1,
+    }
+    assert "LookupError: nothing is there" in capfd.readouterr().err

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.extensions.conftest import World, run
+from tests.extensions.conftest import SHORT, World, run
 from zotd.agent.ports import Refused
+from zotd.base.tasks import Independent
+from zotd.extensions.discovery import Discovery, discover
 from zotd.extensions.host import ExtensionHost, Reloaded
+from zotd.extensions.program import Surroundings
+from zotd.extensions.shared import SharedExtensions
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.events import ExtNotify, ExtPanelClose, ExtRegistered, ExtState
 
@@ -355,3 +359,31 @@ async def test_who_is_started_after_the_model_was_changed_is_told_of_the_new_one
         await host.reload()
         ack = (await heard(host, "a"))["frames"][0]
         assert (ack["provider"], ack["model"]) == ("other", "other-2")
+
+
+async def test_a_mistake_of_ours_in_a_reload_is_its_outcome_and_what_comes_next_works(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.add("plays", "a")
+    found: list[Discovery] = [discover(world.cwd, world.home)]
+    async with asyncio.timeout(20), Independent() as tasks:
+        host = ExtensionHost(
+            lambda: found[0],  # an IndexError once it is empty
+            Surroundings(world.home, world.cwd, world.env, "scripted", "scripted-1", "s"),
+            surface=world,
+            toolbox=world.toolbox,
+            limits=SHORT,
+            tasks=tasks,
+            shared=lambda: SharedExtensions(SHORT, tasks),
+        )
+        await host.start()
+        found.clear()
+        (error,) = (await host.reload()).errors
+        assert (error.path, error.message) == (
+            str(world.cwd),
+            "internal error: IndexError: list index out of range",
+        )
+        found.append(discover(world.cwd, world.home))
+        assert (await host.reload()).ready == ["a"]
+        await host.stop()
+    assert "a mistake of ours ended: reload of extensions" in capfd.readouterr().err

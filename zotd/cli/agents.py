@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zotd.base.limits import Limits
+from zotd.base.tasks import Tasks
 from zotd.cli.flags import Flags
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class Agents:
     """Sessions, loaded when the first one is opened: a health check never pays for the agent."""
 
-    def __init__(self, flags: Flags, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, flags: Flags, limits: Limits, tasks: Tasks) -> None:
         self._flags = flags
         self._limits = limits
         self._tasks = tasks

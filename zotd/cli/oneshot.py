@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
 from zotd.base.limits import KIB, Limits
+from zotd.base.tasks import Independent
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.cli.report import (
@@ -47,7 +48,7 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
         schema = _schema(flags.output_schema)
     except ValueError as wrong:
         return _complain(f"--output-schema {flags.output_schema}: {wrong}", USAGE)
-    async with asyncio.TaskGroup() as tasks:
+    async with Independent() as tasks:
         agents = Agents(flags, limits, tasks)
         try:
             session = agents.sessions.open(spec)

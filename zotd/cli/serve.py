@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
+from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.daemon.connection import Connection, Front, Outlet
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> int:
     """Serve until the client has left (stdio) or a signal (sockets). Returns the exit code."""
-    async with asyncio.TaskGroup() as tasks:
+    async with Independent() as tasks:
         agents = Agents(flags, limits, tasks)
         server = Server(agents, spec, limits, token, tasks, private=not flags.listen)
         on_signals(server.stop)
@@ -42,7 +43,7 @@ class Server:
     spec: SessionSpec
     limits: Limits
     token: str
-    tasks: asyncio.TaskGroup
+    tasks: Tasks
     private: bool
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from zotd.agent.loop import Outcome
+from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.turns import Turn
 from zotd.extensions.host import CommandAnswer, Invocation
 from zotd.extensions.panels import panel_of

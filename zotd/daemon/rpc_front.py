@@ -12,6 +12,7 @@ import jsonrpcserver
 import msgspec
 from jsonrpcserver.exceptions import JsonRpcError
 
+from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.calls import Method, Refused, Then
 from zotd.daemon.connection import Connection
 from zotd.daemon.service import BEFORE_INITIALIZE, LATER, METHODS
@@ -36,7 +37,7 @@ class RpcFront:
         connection: Connection,
         sessions: Sessions,
         spec: SessionSpec,
-        tasks: asyncio.TaskGroup,
+        tasks: Tasks,
         token: str,
         private: bool,
     ) -> None:
@@ -155,6 +156,10 @@ class RpcFront:
         self._running.pop(request.id, None)
         if task.cancelled():
             send(Answer(self._peer.cancel(request.id)))
+        elif failure_of(task) is not None:
+            send(
+                Answer(self._peer.fail(request.id, rpc.INTERNAL_ERROR, "internal error", problem("internal")))
+            )
 
     async def _answer(self, request: Request) -> Answer:
         early = {"initialize"} if self.token else BEFORE_INITIALIZE

@@ -345,7 +345,7 @@ class Session:
             except asyncio.CancelledError:
                 # Aborted before its first step: the loop never ran, so the turn is told here.
                 outcome = self._loop.aborted(turn.id, turn.content, turn.client)
-            except Exception as bug:  # in the telling of it: who waits for its end has to be told that at least
+            except Exception as bug:  # in the telling of it: who waits for its end has to be told so
                 error = f"internal error: {type(bug).__name__}: {bug}"
                 outcome = Outcome("error", error=error, kind="internal")
                 self.publish(Done(turn_id=turn.id, stop="error"))

@@ -12,6 +12,7 @@ from zotd.agent.loop import Model
 from zotd.agent.ports import Provider, Tool
 from zotd.base.limits import Limits
 from zotd.base.paths import zot_home
+from zotd.base.tasks import Tasks
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class Sessions:
     """Open sessions by id. `tasks` owns whatever runs in the background."""
 
-    def __init__(self, limits: Limits, tasks: asyncio.TaskGroup, providers: Providers) -> None:
+    def __init__(self, limits: Limits, tasks: Tasks, providers: Providers) -> None:
         self._limits = limits
         self._tasks = tasks
         self._providers = providers
@@ -86,11 +87,11 @@ class Sessions:
             surface=session,
             toolbox=session.toolbox,
             limits=self._limits,
-            tasks=self._tasks,
+            tasks=session.tasks,
             shared=self._sharing,
         )
         session.connect(host)
-        session.loading = self._tasks.create_task(host.start(), name=f"extensions of {session.id}")
+        session.loading = session.tasks.create_task(host.start(), name="start of extensions")
 
     def _sharing(self) -> SharedExtensions:
         """The processes that sessions share, once one asks for such a thing."""

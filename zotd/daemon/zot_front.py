@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
 from zotd.base.reasoning import LEVELS, SAME
+from zotd.base.tasks import Tasks
 from zotd.daemon.capabilities import declared
 from zotd.daemon.connection import Connection
 from zotd.wire import dialect
@@ -31,7 +32,7 @@ class Desk(Protocol):
     """What a front needs of the process. `open` may be slow the first time: it loads the agent."""
 
     @property
-    def tasks(self) -> asyncio.TaskGroup: ...
+    def tasks(self) -> Tasks: ...
     @property
     def token(self) -> str: ...
     def identity(self) -> tuple[str, str]: ...
@@ -185,11 +186,11 @@ class ZotFront:
             self._warm_up.cancel()
             try:
                 self._session = self._desk.open()
+                self._session.attach(self)
+                self._desk.start(self._session)
             except Exception as problem:
                 self._fail(str(problem))
                 return None
-            self._session.attach(self)
-            self._desk.start(self._session)
         return self._session
 
     # Commands

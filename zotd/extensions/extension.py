@@ -169,8 +169,8 @@ class Extension:
             return
         try:
             child = await self._start()
-        except (SpawnError, OSError) as error:
-            self._end(f"did not start: {error}")
+        except Exception as error:
+            self._end(f"did not start: {error if isinstance(error, SpawnError | OSError) else repr(error)}")
             self._close()
             return
         try:

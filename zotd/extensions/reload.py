@@ -37,6 +37,11 @@ class Reloaded:
         """What a reload did that the end of its session, which works in `cwd`, cut short."""
         return cls(errors=[ReloadError(str(cwd), "the session ended while its extensions were loaded anew")])
 
+    @classmethod
+    def broken(cls, cwd: Path, bug: BaseException) -> Reloaded:
+        """What a reload did that a mistake of ours ended."""
+        return cls(errors=[ReloadError(str(cwd), f"internal error: {type(bug).__name__}: {bug}")])
+
 
 class Former:
     """What belonged to whom before a reload. What has not come back keeps it: a guard that fails to start

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from zotd.base.limits import Limits
+from zotd.base.tasks import Tasks
 from zotd.extensions.asking import AnyAnswer, ExtensionGone, Question
 from zotd.extensions.discovery import Located
 from zotd.extensions.extension import Extension, Listener
@@ -38,7 +39,7 @@ Standing: TypeAlias = RegisterCommand | RegisterTool | Subscribe
 class SharedExtensions:
     """Every shared process of one daemon. `tasks` owns what runs."""
 
-    def __init__(self, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, limits: Limits, tasks: Tasks) -> None:
         self._limits = limits
         self._tasks = tasks
         self._processes: dict[Key, SharedProcess] = {}
@@ -191,6 +192,13 @@ class Member(Extension):
         return self._process
 
     async def live(self) -> None:
+        try:
+            await self._be_in()
+        except Exception as bug:
+            self._over("failed", f"extension {self.name} was ended by a mistake of zotd: {bug!r}")
+            raise
+
+    async def _be_in(self) -> None:
         process = await self._shared.process(self.located, self._surroundings)
         # Entered even if it is to leave again at once: a process with nobody in it would never end.
         self._process = process
