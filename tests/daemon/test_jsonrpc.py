@@ -294,15 +294,14 @@ def test_without_credentials_the_error_says_so_and_the_connection_lives_on(machi
 
 def test_a_session_has_the_folder_and_the_environment_it_asked_for(machine: Machine) -> None:
     (machine.cwd / "deep").mkdir()
-    script = machine.script(bash("pwd; echo $COLOUR.$HOME"), {"reply": [{"text": "end"}]})
+    script = machine.script(bash("pwd; echo $COLOUR.$HOME.$ZOT_HOME"), {"reply": [{"text": "end"}]})
     client = machine.rpc(*script)
     client.greet()
-    env = {"PATH": machine.env["PATH"], "COLOUR": "green", "ZOT_HOME": str(machine.home)}
+    env = {"PATH": machine.env["PATH"], "COLOUR": "green"}
     session = client.session(cwd=str(machine.cwd / "deep"), env=env)
     start(client, session, "go")
     text = client.event("tool_result")["content"][0]["text"]
-    assert f"{machine.cwd}/deep\ngreen.\n" in text
-    assert client.error("session/new", cwd="relative")["code"] == -32602
+    assert f"{machine.cwd}/deep\ngreen..{machine.home}\n" in text
     assert client.error("session/new", cwd="/no/such/folder")["code"] == -32602
 
 

@@ -133,6 +133,30 @@ def test_a_path_that_is_no_utf_8_hurts_nobody(machine: Machine, client: Client) 
     assert client.call("turn/wait", session_id=session, turn_id=turn)["text"] == "You said: hi"
 
 
+# The home
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"HOME": "elsewhere", "ZOT_HOME": "elsewhere", "XDG_STATE_HOME": "elsewhere"}]
+)
+def test_the_environment_of_a_session_moves_no_home(
+    machine: Machine, client: Client, given: dict[str, str]
+) -> None:
+    skill(machine.home / "skills", "ours")
+    skill(machine.root / ".claude" / "skills", "the-users")
+    (machine.home / "themes").mkdir()
+    (machine.home / "themes" / "dusk.json").write_text("{}")
+    extension = bundle(machine.home / "extensions", "installed")
+    elsewhere = {name: str(machine.root / path) for name, path in given.items()}
+    session = client.session(env={"PATH": machine.env["PATH"], **elsewhere})
+    (row,) = client.call("extension/list", session_id=session)["extensions"]
+    assert row["dir"] == str(extension)
+    assert row["log_path"].startswith(f"{machine.home}/logs/")
+    assert names(client, session_id=session) == ["ours", "the-users", "installed:tricks"]
+    themes = client.call("theme/list", session_id=session)["themes"]
+    assert [theme["name"] for theme in themes] == ["dusk", "installed"]
+
+
 # Themes
 
 

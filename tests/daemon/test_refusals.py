@@ -66,6 +66,24 @@ def test_a_session_refuses_members_that_would_be_without_effect(
 
 
 @pytest.mark.parametrize(
+    ("member", "value", "where"),
+    [
+        ("extensions", ["/tmp", "rel/path"], "$.extensions[1]"),
+        ("extensions", ["~no such user/x"], "$.extensions[0]"),
+        ("cwd", ".", "$.cwd"),
+    ],
+)
+def test_a_path_that_is_not_absolute_is_refused_by_its_place(
+    machine: Machine, member: str, value: Any, where: str
+) -> None:
+    client = scripted(machine)
+    error = client.error("session/new", **{member: value})
+    assert (error["code"], error["data"]["kind"]) == (-32602, "invalid_params")
+    path = value if isinstance(value, str) else value[-1]
+    assert error["message"] == f"session/new: {where}: expected an absolute path, got {path!r}"
+
+
+@pytest.mark.parametrize(
     ("member", "value"),
     [("key", "k"), ("dirty_files", ["a.txt"]), ("context", [{"type": "text", "text": "x"}])],
 )

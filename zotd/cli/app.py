@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zotd.base.limits import Limits
+from zotd.base.paths import zot_home
 from zotd.base.secret import Secret
 from zotd.cli.flags import Flags
 from zotd.daemon.spec import SessionSpec
@@ -46,6 +47,8 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
         raise NotADirectoryError(f"--cwd {flags.cwd}: {cwd} is not a directory")
     return SessionSpec(
         cwd=cwd,
+        home=zot_home(environ),
+        user_home=Path(environ.get("HOME") or Path.home()),
         environ=environ,
         provider=flags.provider,
         model=flags.model,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
-from zotd.base.paths import zot_home
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
@@ -138,7 +137,7 @@ class Server:
                 "max_output": choice.max_output,
                 "reasoning": choice.reasoning,
             }
-            for choice in models(zot_home(self.spec.environ))
+            for choice in models(self.spec.home)
         ]
 
     def open(self) -> Session:

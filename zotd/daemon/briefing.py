@@ -8,7 +8,6 @@ from pathlib import Path
 from zotd.agent.ports import Tool
 from zotd.agent.system_prompt import system_prompt
 from zotd.base.limits import Limits
-from zotd.base.paths import zot_home
 from zotd.daemon.spec import SessionSpec
 from zotd.extensions.discovery import Discovery, Located, discover
 from zotd.project.files import BadFile
@@ -37,13 +36,11 @@ class Briefing:
         spec, limits = self._spec, self._limits
         complaints: list[BadFile] = []
         try:
-            self._system = (
-                "" if spec.system_prompt else read_system(zot_home(spec.environ), limits.instructions_bytes)
-            )
+            self._system = "" if spec.system_prompt else read_system(spec.home, limits.instructions_bytes)
         except BadFile as bad:
             self._system = ""
             complaints.append(bad)
-        self._instructions = find_instructions(spec.cwd, _user_home(spec), limits.instructions_bytes)
+        self._instructions = find_instructions(spec.cwd, spec.user_home, limits.instructions_bytes)
         self.skills = skills_of(spec, extensions, limits)
         complaints += [*self._instructions.complaints, *self.skills.complaints]
         names = self.names()
@@ -89,16 +86,14 @@ class Briefing:
 
 def extensions_of(spec: SessionSpec) -> Discovery:
     """The extensions that a session of `spec` has."""
-    home = zot_home(spec.environ)
-    return discover(spec.cwd, home, spec.extensions, spec.discover_extensions, spec.trusted)
+    return discover(spec.cwd, spec.home, spec.extensions, spec.discover_extensions, spec.trusted)
 
 
 def skills_of(spec: SessionSpec, extensions: Iterable[Located], limits: Limits) -> Skills:
     """The skills that a session of `spec` has, with these extensions."""
     if spec.skills == ():
         return Skills()
-    home, user_home = zot_home(spec.environ), _user_home(spec)
-    return find_skills(spec.cwd, home, user_home, _paths(extensions), limits, spec.skills)
+    return find_skills(spec.cwd, spec.home, spec.user_home, _paths(extensions), limits, spec.skills)
 
 
 def _paths(extensions: Iterable[Located]) -> Sequence[tuple[str, Sequence[Path]]]:
@@ -107,7 +102,3 @@ def _paths(extensions: Iterable[Located]) -> Sequence[tuple[str, Sequence[Path]]
         for located in extensions
         if located.manifest.skills
     ]
-
-
-def _user_home(spec: SessionSpec) -> Path:
-    return Path(spec.environ.get("HOME") or Path.home())

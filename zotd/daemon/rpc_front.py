@@ -243,7 +243,8 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
             result = await method(call.caller, typed)
         except Refused as no:
             call.action = no.then
-            raise JsonRpcError(no.code, str(no), problem(no.kind, no.hint)) from None
+            message = f"{name}: {no}" if no.kind == "invalid_params" else str(no)
+            raise JsonRpcError(no.code, message, problem(no.kind, no.hint)) from None
         if isinstance(result, Then):
             result, call.action = result
         return jsonrpcserver.Success({} if result is None else msgspec.to_builtins(result))

@@ -21,7 +21,6 @@ from zotd.daemon.extension_service import EXTENSION_METHODS
 from zotd.daemon.pictures import pictures
 from zotd.daemon.project_service import PROJECT_METHODS
 from zotd.daemon.session import Session
-from zotd.daemon.sessions import working_directory
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol import methods as m
 from zotd.protocol.params import Params, SessionRef
@@ -215,8 +214,8 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
         raise Refused("$.max_steps must be at least 1", kind="invalid_params")
     if params.cwd is not None:
         given["cwd"] = _directory(params.cwd)
-    if params.env is not None:
-        given["environ"] = params.env
+    if params.env is not None:  # a zot that a child starts has the same home as the daemon
+        given["environ"] = {**params.env, "ZOT_HOME": str(base.home)}
     if params.api_key is not None:
         given["api_key"] = Secret(params.api_key)
     if params.reasoning is not None:
@@ -229,12 +228,25 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
         all_or_none = None if params.skills else ()
         given["skills"] = tuple(params.skills) if isinstance(params.skills, list) else all_or_none
     if params.extensions is not None:
-        given["extensions"] = tuple(Path(path).expanduser().absolute() for path in params.extensions)
+        given["extensions"] = tuple(
+            _absolute(path, f"$.extensions[{index}]") for index, path in enumerate(params.extensions)
+        )
     return replace(base, **given)
 
 
 def _directory(path: str) -> Path:
+    directory = _absolute(path, "$.cwd")
+    if not directory.is_dir():
+        raise Refused(f"$.cwd: {directory} is not a directory", kind="invalid_params")
+    return directory
+
+
+def _absolute(path: str, where: str) -> Path:
+    """A path of a client, which need not work where the daemon does. `where`: the JSON path of it."""
     try:
-        return working_directory(path)
-    except NotADirectoryError as wrong:
-        raise Refused(f"$.cwd: {wrong}", kind="invalid_params") from None
+        expanded = Path(path).expanduser()
+    except RuntimeError:  # ~somebody, who does not exist
+        expanded = Path()
+    if not expanded.is_absolute():
+        raise Refused(f"{where}: expected an absolute path, got {path!r}", kind="invalid_params")
+    return expanded

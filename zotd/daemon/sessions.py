@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zotd.agent.loop import Model
 from zotd.agent.ports import Provider, Tool
 from zotd.base.limits import Limits
-from zotd.base.paths import zot_home
 from zotd.base.tasks import Tasks
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.session import Client, Session
@@ -79,8 +77,9 @@ class Sessions:
     def start(self, session: Session) -> None:
         """Begin loading the session's extensions, once whoever wants their notes is attached."""
         _, spec, _ = self._open[session.id]
-        home = zot_home(spec.environ)
-        around = Surroundings(home, spec.cwd, spec.environ, session.provider, session.model.id, session.id)
+        around = Surroundings(
+            spec.home, spec.cwd, spec.environ, session.provider, session.model.id, session.id
+        )
         host = ExtensionHost(
             lambda: self._discover(session, spec),
             around,
@@ -143,7 +142,7 @@ class Sessions:
         from zotd.project.themes import find_themes
 
         found = [(located.name, located.directory) for located in extensions_of(spec).found]
-        return find_themes(zot_home(spec.environ), found, self._limits.theme_bytes)
+        return find_themes(spec.home, found, self._limits.theme_bytes)
 
     def set_model(self, session: Session, model: str) -> None:
         """Another model of the same provider from the next turn on. Raises as `open` does."""
@@ -213,11 +212,3 @@ def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Too
         if name not in available:
             raise BadChoice(f"no tool is named {name!r}; there are: {', '.join(available)}")
     return {name: available[name] for name in names}
-
-
-def working_directory(path: str | None) -> Path:
-    """The absolute directory a session works in. Raises NotADirectoryError naming it."""
-    directory = Path(path or ".").expanduser().absolute()
-    if not directory.is_dir():
-        raise NotADirectoryError(f"{directory} is not a directory")
-    return directory

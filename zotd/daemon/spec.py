@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zotd.base.paths import zot_home
 from zotd.base.secret import Secret
 from zotd.providers.catalog import Choice, choose
 
@@ -15,6 +14,8 @@ from zotd.providers.catalog import Choice, choose
 class SessionSpec:
     """Flags, or the params of `session/new`. Empty means the default of RPC clients and flags alike.
 
+    home: `$ZOT_HOME`, and user_home: `$HOME`, both the daemon's own whatever the session's `environ` says.
+    environ: what children and providers see.
     tools: names of built-in tools to offer, None for all.
     skills: names of skills to have, None for all that are found.
     extensions: directories given for this session, ahead of discovered ones.
@@ -23,6 +24,8 @@ class SessionSpec:
     """
 
     cwd: Path
+    home: Path
+    user_home: Path
     environ: Mapping[str, str] = field(repr=False)
     provider: str = ""
     model: str = ""
@@ -48,6 +51,6 @@ def chosen(spec: SessionSpec) -> Choice:
         base_url=spec.base_url,
         api_key=spec.api_key,
         environ=spec.environ,
-        home=zot_home(spec.environ),
+        home=spec.home,
         cwd=spec.cwd,
     )

@@ -102,7 +102,9 @@ class SessionNew(Params, frozen=True, kw_only=True):
     reasoning: a level, `off` for none.
     api_key: for this session only; never stored or shown.
     base_url: of an OpenAI-compatible server.
-    env: the environment for extensions and shell commands, whole; the daemon's own when absent.
+    env: the environment that extensions, shell commands and providers see, whole; the daemon's own when
+        absent. It moves no home: extensions, logs, skills, themes and `SYSTEM.md` are those of the daemon's
+        `ZOT_HOME`, which children get too, and of its user.
     system_prompt: instead of the built-in one.
     append_system_prompt: paragraphs after it.
     tools: names of the built-in tools to offer.
