@@ -88,6 +88,8 @@ class World:
         self.scope: Callable[[Limits], Scope] = Scope
         self.session_id = "s-1"
         self.shared: SharedExtensions | None = None
+        self.full = False
+        self._caught_up = asyncio.Event()
         self._more = asyncio.Event()
 
     def add(self, mode: str, folder: str = "", /, **manifest: Any) -> Path:
@@ -122,10 +124,18 @@ class World:
         self.events.append(event)
         self._more.set()
 
-    full = False
-
     async def drained(self) -> None:
-        """The test reads at once."""
+        await self._caught_up.wait()
+
+    def stall(self) -> None:
+        """From now on no client reads."""
+        self.full = True
+        self._caught_up.clear()
+
+    def read(self) -> None:
+        """They read again."""
+        self.full = False
+        self._caught_up.set()
 
     def can(self, capability: str) -> bool:
         return capability in self.capabilities

@@ -368,3 +368,60 @@ async def test_its_death_fails_the_calls_of_every_session_at_once(tmp_path: Path
         for outcome in await asyncio.gather(*calls):
             assert outcome.content == [Text("extension team exited: killed by SIGKILL")]
         os.close(writer)
+
+
+async def said(world: World, message: str) -> None:
+    await world.event(ExtNotify, message=message)
+
+
+def note(session: str, message: str) -> dict[str, Any]:
+    return {"type": "notify", "message": message, "session_id": session}
+
+
+async def test_a_client_that_does_not_read_delays_neither_decisions_nor_notes_of_others(
+    tmp_path: Path,
+) -> None:
+    async with two(tmp_path, SUBSCRIBE) as (_, a, _, b, other):
+        a.stall()
+        await heard(other, note("a", "held"), note("b", "told"))
+        await said(b, "told")
+        assert isinstance(await other.interception.tool_call(ToolCall("c1", "work", {})), Refused)
+        assert a.seen(ExtNotify) == []
+        a.read()
+        await said(a, "held")
+
+
+async def test_the_answer_of_a_shared_command_comes_after_the_notes_before_it(tmp_path: Path) -> None:
+    async with two(tmp_path) as (_, a, one, b, other):
+        a.stall()
+        running = asyncio.ensure_future(heard(one, note("a", "before")))
+        await heard(other, note("b", "told"))
+        await said(b, "told")
+        assert not running.done()
+        a.read()
+        await running
+        assert [row.message for row in a.seen(ExtNotify)] == ["before"]
+
+
+async def test_a_session_whose_client_never_reads_loses_what_is_beyond_its_bound(tmp_path: Path) -> None:
+    async with two(tmp_path, held_bytes=1_000, lagging_s=0.2) as (home, a, _, b, other):
+        a.stall()
+        await heard(other, *(note("a", f"{number} {'x' * 300}") for number in range(50)), note("b", "told"))
+        await said(b, "told")
+        await heard(other, note("a", "lost"))
+        assert "no client of session a reads" in home.disk.log("team")
+        a.read()
+        await said(a, f"0 {'x' * 300}")
+        while "frames were lost" not in home.disk.log("team"):
+            await heard(other, note("a", "again"))
+        await said(a, "again")
+        assert "lost" not in [row.message for row in a.seen(ExtNotify)]
+
+
+async def test_a_slow_client_that_reads_loses_nothing(tmp_path: Path) -> None:
+    async with two(tmp_path, held_bytes=1_000, lagging_s=10.0) as (_, a, _, _, other):
+        a.stall()
+        asyncio.get_running_loop().call_later(0.1, a.read)
+        await heard(other, *(note("a", f"{number} {'x' * 300}") for number in range(50)))
+        await said(a, f"49 {'x' * 300}")
+        assert [int(row.message.split()[0]) for row in a.seen(ExtNotify)] == [*range(50)]

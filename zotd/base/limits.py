@@ -48,18 +48,22 @@ class Limits:
     """Frames that may wait for an extension that does not read."""
     outgoing_bytes: int = 16 * MIB
     """Bytes that may wait for an extension that does not read."""
+    held_bytes: int = 16 * MIB
+    """Said by an extension while a client is behind; beyond it the extension has to wait as well."""
+    lagging_s: float = 1.0
+    """How long sessions that share an extension wait for one whose client is that far behind."""
     log_chars: int = 200
     """Of a bad line, quoted in a log."""
     log_tail_bytes: int = MIB
     """Of a log, shown to a client: more than anybody reads, less than a frame."""
-
-    contained_s: float = 2.0
-    """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""
-
     panel_rows: int = 1_000
     """Of a panel: a multiple of any terminal's height."""
     panel_row_chars: int = 4_000
     """Of one row, title or footer: a multiple of any terminal's width, colours included."""
+
+    contained_s: float = 2.0
+    """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""
+
     # Tools
     read_lines: int = 2_000
     """Lines of one `read`, and of the tail that `bash` shows: what a model can use at once."""
@@ -87,8 +91,16 @@ class Limits:
     """Skills in one session: each is a line of every request."""
     skill_bytes: int = 256 * KIB
     """One `SKILL.md`: what a model reads at once when it loads the skill."""
-    skill_front_chars: int = 16 * KIB
-    """The front matter of one: ten times the longest that the published format allows."""
+    skill_front_chars: int = 4 * KIB
+    """The front matter of one: three times the longest name and description that may be told of."""
+    skills_front_chars: int = 512 * KIB
+    """The front matter of all: twice what as many real ones have, and half a second of work at worst."""
+    skills_bytes: int = 16 * MIB
+    """All `SKILL.md` that are looked at, together."""
+    skill_files: int = 1_024
+    """`SKILL.md` that are looked at for a session, good or bad."""
+    complaints_told: int = 32
+    """Of what is wrong with a folder's files, told to a session at once; lists have all."""
     skill_description_chars: int = 1_024
     """Of a skill's description, in every request; the published format has the same bound."""
     instructions_bytes: int = 64 * KIB

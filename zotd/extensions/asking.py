@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -59,6 +60,8 @@ class Questions:
         self._remark = remark
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._deadlines: dict[str, Deadline] = {}
+        self._paused = False
 
     async def ask(
         self, question: Question, within: float | None, answer: type[AnyAnswer], *, call_off: bool
@@ -69,7 +72,10 @@ class Questions:
         waiter: asyncio.Future[Answer] = loop.create_future()
         self._send(replace(question, id=number))
         self._waiting[number] = waiter
-        deadline = None if within is None else loop.call_later(within, self._give_up, number, within)
+        if within is not None:
+            self._deadlines[number] = deadline = Deadline(within, partial(self._give_up, number, within))
+            if not self._paused:
+                deadline.go()
         try:
             got = await waiter
         except (NoAnswer, asyncio.CancelledError) as over:
@@ -80,8 +86,7 @@ class Questions:
                     self._send(ToolCancel(id=number, session_id=question.session_id))
             raise
         finally:
-            if deadline is not None:
-                deadline.cancel()
+            self.heard(number)
             self._waiting.pop(number, None)
         if not isinstance(got, answer):
             raise WrongAnswer(f"extension {self._extension} answered with {tag(got)}")
@@ -98,6 +103,23 @@ class Questions:
             waiter.set_result(answer)
         return True
 
+    def heard(self, number: str) -> None:
+        """The answer has come, though nobody was handed it yet: its time is no longer counted."""
+        if (deadline := self._deadlines.pop(number, None)) is not None:
+            deadline.stop()
+
+    def pause(self) -> None:
+        """Nothing is read from the extension: that time does not count against it."""
+        self._paused = True
+        for deadline in self._deadlines.values():
+            deadline.stop()
+
+    def resume(self) -> None:
+        """It is heard again."""
+        self._paused = False
+        for deadline in self._deadlines.values():
+            deadline.go()
+
     def fail(self, why: str) -> None:
         """No answer will come any more: everybody who waits is told at once."""
         for number in tuple(self._waiting):
@@ -105,6 +127,45 @@ class Questions:
 
     def _give_up(self, number: str, within: float) -> None:
         self.answered(number, NoAnswer(f"extension {self._extension} did not answer within {within:g} s"))
+
+
+class Deadline:
+    """Seconds for an answer. They count only while this process listens, whatever keeps it from doing so.
+
+    They are counted in ticks: one that comes late shows that the event loop was held up, so that an answer
+    may lie unread, and does not count.
+    """
+
+    TICK_S = 0.25
+
+    def __init__(self, seconds: float, over: Callable[[], None]) -> None:
+        """over: called once the time is up. It is not counted before `go`."""
+        self._left = seconds
+        self._over = over
+        self._tick: asyncio.TimerHandle | None = None
+
+    def go(self) -> None:
+        """Count on."""
+        if self._tick is None:
+            step = min(self._left, self.TICK_S)
+            self._tick = asyncio.get_running_loop().call_later(step, self._passed, step)
+
+    def stop(self) -> None:
+        """Count no further. The tick that has begun is forgotten."""
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+
+    def _passed(self, step: float) -> None:
+        assert self._tick is not None
+        late = asyncio.get_running_loop().time() - self._tick.when()
+        self._tick = None
+        if late < self.TICK_S:
+            self._left -= step
+        if self._left > 0:
+            self.go()
+        else:
+            self._over()
 
 
 def tag(frame: FromExtension | FromHost) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Protocol
 
 from zotd import __version__
 from zotd.base.clock import now
@@ -20,10 +19,11 @@ from zotd.extensions.asking import (
     WrongAnswer,
     tag,
 )
+from zotd.extensions.backlog import Backlog, Listener
 from zotd.extensions.discovery import Located
 from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
-from zotd.extensions.program import Surroundings, argv, environment
+from zotd.extensions.program import Surroundings, argv, environment, how_it_ended
 from zotd.process.spawn import Running, Spawner, SpawnError
 from zotd.protocol.frames import (
     CommandResponse,
@@ -36,6 +36,7 @@ from zotd.protocol.frames import (
     InterceptResponse,
     Ready,
     ShutdownAck,
+    Subscribe,
     ToolCallFrame,
     ToolResultFrame,
 )
@@ -45,25 +46,6 @@ from zotd.wire.link import BadAnswer, ExtensionLink, Failed, Greeted, Output, Re
 ZOT_VERSION = "0.0.7"
 """The zot release whose protocol document this host follows."""
 PROTOCOL_VERSION = 1
-
-
-class Listener(Protocol):
-    """Whoever an extension belongs to.
-
-    full: it is behind; nothing more is read before `drained` returns, which it does in bounded time.
-    """
-
-    @property
-    def full(self) -> bool: ...
-    async def drained(self) -> None: ...
-
-    def hear(self, extension: Extension, frame: FromExtension) -> None:
-        """A frame that is neither an answer nor part of the handshake."""
-        ...
-
-    def changed(self, extension: Extension) -> None:
-        """Its `state` is another one."""
-        ...
 
 
 class Extension:
@@ -76,10 +58,6 @@ class Extension:
     rank: its place in load order, which is the order in which extensions are asked.
     shared_with: how many other sessions kept its process when this one left.
     """
-
-    _held: asyncio.Future[
-        bool
-    ]  # done while nothing is read: whether that goes on once the listener caught up
 
     def __init__(
         self,
@@ -105,6 +83,7 @@ class Extension:
         self._scope = scope
         self._listener = listener
         self._questions = Questions(located.name, self.send, self.remark)
+        self._backlog = Backlog(listener, self._hear, limits.held_bytes)
         self._link = ExtensionLink(limits)
         self._journal: Journal | None = None
         self._child: Running | None = None
@@ -112,6 +91,9 @@ class Extension:
         self._stopping = False
         self._failure = ""
         self._last_words = 0
+        self._stirred = asyncio.Event()  # its output has ended, or frames are held back
+        self._paused = self._ended = False
+        self._fault: Exception | None = None
         self._closed = asyncio.Event()
         self._patience: asyncio.Timeout | None = None
         self._quiet: asyncio.TimerHandle | None = None
@@ -208,6 +190,7 @@ class Extension:
         await child.stop(self._limits.terminate_s)
         if not child.exited.done():  # stuck in the kernel: nobody can end it, and nobody should wait for it
             child.close()
+        self._backlog.hurry()
         await self._closed.wait()
 
     async def _start(self) -> Running:
@@ -229,22 +212,17 @@ class Extension:
         """Read frames until the end, and say what the end was."""
         if self._stopping:  # while it was being started
             return "was stopped"
-        self._held = asyncio.get_running_loop().create_future()
         hello_s = self.located.manifest.hello_timeout or self._limits.hello_s
         try:
             async with asyncio.timeout(hello_s) as self._patience:
                 child.exited.add_done_callback(self._on_exit)
                 child.listen(self._on_output)
-                while await self._held:
-                    await self._listener.drained()
-                    self._held = asyncio.get_running_loop().create_future()
-                    if child.exited.done():
-                        self._on_exit(child.exited)
-                    child.resume()
+                await self._listen(child)
         except TimeoutError:
             if not child.exited.done():
                 return f"sent no hello within {hello_s:g} s"
         finally:
+            self._ended = True
             child.pause()
             child.exited.remove_done_callback(self._on_exit)
             self._patience = None
@@ -252,35 +230,53 @@ class Extension:
         if not self._failure:
             # The end of output comes a moment before the exit that caused it.
             await asyncio.wait([child.exited], timeout=self._limits.last_words_s)
-            how = _how(child)
+            how = how_it_ended(child)
             self._take(self._link.gone(how))
+        await self._backlog.flow()
         return self._failure or how
+
+    async def _listen(self, child: Running) -> None:
+        """Until its output ends. What the listener could not hear at once it hears when it caught up."""
+        while not self._ended:
+            await self._stirred.wait()
+            self._stirred.clear()
+            await self._backlog.flow()
+            if self._paused and not self._ended:
+                self._paused = False
+                self._questions.resume()
+                if child.exited.done():
+                    self._on_exit(child.exited)
+                child.resume()
+        if self._fault is not None:
+            raise self._fault
 
     def _on_output(self, data: bytes) -> None:
         """Take in what the process wrote, as soon as it is there; b"" is the end."""
-        child, held = self._child, self._held
-        if child is None or held.done():
+        child = self._child
+        if child is None or self._ended or self._paused:
             return
         try:
             self._take(self._link.receive(data))
         except Exception as error:
-            child.pause()
-            held.set_exception(error)
-            return
+            self._fault = error
         if child.exited.done():
             self._last_words += len(data)
-        if not data or self._failure or self._last_words > self._limits.last_words_bytes:
+        spoken = self._failure or self._fault or self._last_words > self._limits.last_words_bytes
+        if spoken or not data:
+            self._ended = True
             child.pause()
-            held.set_result(False)
-        elif self._listener.full:
+        elif self._backlog.full:
+            self._paused = True
+            self._questions.pause()
             child.pause()
-            held.set_result(True)
             if self._patience is not None and child.exited.done():
                 self._patience.reschedule(None)  # the time the listener takes is not the extension's
+        if self._ended or self._backlog.look():
+            self._stirred.set()
 
     def _on_exit(self, _: asyncio.Future[int]) -> None:
         """The process is gone; what it said last is still read, but not what a child of its may say later."""
-        if self._patience is not None and not self._held.done():
+        if self._patience is not None and not self._ended and not self._paused:
             self._patience.reschedule(asyncio.get_running_loop().time() + self._limits.last_words_s)
 
     def _end(self, how: str) -> None:
@@ -317,17 +313,28 @@ class Extension:
                     self._failure = reason
                 case BadAnswer(number, reason):
                     self._questions.answered(str(number), WrongAnswer(f"extension {self.name}: {reason}"))
-                case CommandResponse() | ToolResultFrame() | InterceptResponse():
-                    if not self._questions.answered(output.id, output):
-                        self.remark(f"{tag(output)} for {output.id!r}, which nobody waits for: ignored")
-                case Ready():
-                    self._become("ready")
-                case Hello() | ShutdownAck():
-                    pass
+                case InterceptResponse() | Subscribe():  # whoever is behind, decisions are not kept waiting
+                    self._hear(output)
+                case _ if self._backlog.holding:
+                    if isinstance(output, CommandResponse | ToolResultFrame):
+                        self._questions.heard(output.id)
+                    self._backlog.put(output)
                 case _:
-                    self._listener.hear(self, output)
+                    self._hear(output)
         if outputs and self._quiet is not None:
             self._listen_for_silence()
+
+    def _hear(self, frame: FromExtension) -> None:
+        match frame:
+            case CommandResponse() | ToolResultFrame() | InterceptResponse():
+                if not self._questions.answered(frame.id, frame):
+                    self.remark(f"{tag(frame)} for {frame.id!r}, which nobody waits for: ignored")
+            case Ready():
+                self._become("ready")
+            case Hello() | ShutdownAck():
+                pass
+            case _:
+                self._listener.hear(self, frame)
 
     def _greet(self, hello: Hello) -> None:
         """Answer `hello`, then hear what was sent without waiting for the answer."""
@@ -374,16 +381,3 @@ class Extension:
             self.state = state
             self.settled.set()
             self._listener.changed(self)
-
-
-def _how(child: Running) -> str:
-    """How a process ended, to follow its name."""
-    if not child.exited.done():
-        return "closed its stdout"
-    code = child.exited.result()
-    if code >= 0:
-        return f"exited: exit status {code}"
-    try:
-        return f"exited: killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"exited: killed by signal {-code}"

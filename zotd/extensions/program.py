@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from zotd.process.spawn import Running
 from zotd.protocol.manifest import Manifest
 
 OUR_TOKENS = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
@@ -45,3 +47,16 @@ def environment(env: Mapping[str, str], *, home: Path, directory: Path, cwd: Pat
         "AI_AGENT": "zotd",
     }
     return {name: value for name, value in env.items() if name not in OUR_TOKENS} | ours
+
+
+def how_it_ended(child: Running) -> str:
+    """How a process ended, to follow its name."""
+    if not child.exited.done():
+        return "closed its stdout"
+    code = child.exited.result()
+    if code >= 0:
+        return f"exited: exit status {code}"
+    try:
+        return f"exited: killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"exited: killed by signal {-code}"

@@ -16,11 +16,13 @@ import msgspec
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
 from zotd.extensions.asking import AnyAnswer, ExtensionGone, Question
+from zotd.extensions.backlog import Listener
 from zotd.extensions.discovery import Located
-from zotd.extensions.extension import Extension, Listener
+from zotd.extensions.extension import Extension
 from zotd.extensions.program import Surroundings
 from zotd.process.spawn import Scope, Spawner
 from zotd.protocol.frames import (
+    EventIntercept,
     FromExtension,
     FromHost,
     RegisterCommand,
@@ -68,6 +70,7 @@ class SharedProcess:
     life: asyncio.Task[None]
 
     def __init__(self, located: Located, around: Surroundings, limits: Limits) -> None:
+        self._limits = limits
         self._scope = Scope(limits)
         self.extension = Extension(located, around, limits, self._scope, self)
         self._members: dict[str, Member] = {}
@@ -107,13 +110,20 @@ class SharedProcess:
 
     @property
     def full(self) -> bool:
-        """Whether a session in it is behind."""
-        return any(member.full for member in self._members.values())
+        """Whether more waits for a session than should."""
+        return any(member.overfull for member in self._members.values())
 
     async def drained(self) -> None:
-        """Until all sessions in it have caught up."""
-        for member in tuple(self._members.values()):
-            await member.drained()
+        """Until less waits for each of them. Those whose clients are stuck are waited for no longer than
+        the others can bear: what more they are told is lost.
+        """
+        try:
+            async with asyncio.timeout(self._limits.lagging_s):
+                for member in tuple(self._members.values()):
+                    await member.roomy()
+        except TimeoutError:
+            for member in self._members.values():
+                member.lose()
 
     def hear(self, extension: Extension, frame: FromExtension) -> None:
         """Hand a frame to the session it names. What it offers without naming one is offered to all."""
@@ -159,6 +169,25 @@ class Member(Extension):
         self._shared = shared
         self._process: SharedProcess | None = None
         self._asking: set[asyncio.Timeout] = set()
+        self._room = asyncio.Event()
+        self._lost: int | None = None  # frames, since it was waited for in vain
+
+    @property
+    def overfull(self) -> bool:
+        """Whether the process should say no more to this session for now."""
+        return self._backlog.full and self._lost is None and not self.gone
+
+    async def roomy(self) -> None:
+        """Until it is not."""
+        while self.overfull:
+            self._room.clear()
+            await self._room.wait()
+
+    def lose(self) -> None:
+        """Hear no more until its clients have caught up, if it is overfull."""
+        if self.overfull:
+            self._lost = 0
+            self.remark(f"no client of session {self.session_id} reads: what it is told is lost from here on")
 
     @property
     def session_id(self) -> str:
@@ -177,7 +206,10 @@ class Member(Extension):
             async with until_left:
                 self._asking.add(until_left)
                 with self.calls if isinstance(question, ToolCallFrame) else nullcontext():
-                    return await process.extension.ask(question, within, answer)
+                    got = await process.extension.ask(question, within, answer)
+                if not isinstance(question, EventIntercept):
+                    await self._backlog.passed()
+                return got
         except TimeoutError:  # the process goes on with its other sessions, this one waits no longer
             raise ExtensionGone(f"extension {self.name} was stopped") from None
         finally:
@@ -205,7 +237,10 @@ class Member(Extension):
         process.admit(self)
         if self._stopping:
             await self._leave(process)
-        await self._closed.wait()
+        while not self._closed.is_set():
+            await self._stirred.wait()
+            self._stirred.clear()
+            await self._backlog.flow()
 
     async def stop(self) -> None:
         self._stopping = True
@@ -222,16 +257,35 @@ class Member(Extension):
         """This session's part in it is over, once."""
         if self.gone:
             return
+        self._backlog.flush()
         self.gone = True
+        self._room.set()
         self.state, self.error = state, error
         self._listener.changed(self)
         self.settled.set()
         self._closed.set()
+        self._stirred.set()
 
     def hear(self, frame: FromExtension) -> None:
         """The process said something to this session."""
-        if not self.gone:
-            self._listener.hear(self, frame)
+        if self.gone:
+            return
+        if isinstance(frame, Subscribe) or not self._backlog.look():
+            self._hear(frame)
+        elif self._lost is None:
+            self._backlog.put(frame)
+        else:
+            self._lost += 1
+        if self._backlog.holding:
+            self._stirred.set()
+
+    def _hear(self, frame: FromExtension) -> None:
+        self._listener.hear(self, frame)
+        if not self._backlog.full:
+            self._room.set()
+        if self._lost is not None and not self._backlog.holding:
+            self.remark(f"a client of session {self.session_id} reads again: {self._lost} frames were lost")
+            self._lost = None
 
     def follow(self, extension: Extension) -> None:
         """The process came to another state, and so this session's face of it."""
@@ -240,12 +294,3 @@ class Member(Extension):
             self._over(extension.state, extension.error)
         elif extension.state != "starting":
             self._become(extension.state)
-
-    @property
-    def full(self) -> bool:
-        """Whether a client of this session is behind."""
-        return self._listener.full
-
-    async def drained(self) -> None:
-        """Until this session's clients have caught up."""
-        await self._listener.drained()
