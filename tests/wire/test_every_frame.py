@@ -14,9 +14,18 @@ import msgspec
 import pytest
 
 from zotd.base.limits import Limits
-from zotd.protocol.frames import FROM_EXTENSION, FROM_HOST, FrameBase, Hello, HelloAck, Notify, Shutdown
+from zotd.protocol.frames import (
+    FROM_EXTENSION,
+    FROM_HOST,
+    FrameBase,
+    Hello,
+    HelloAck,
+    InterceptResponse,
+    Notify,
+    Shutdown,
+)
 from zotd.schema.docstrings import documentation
-from zotd.wire.codec import BadField, FrameDecoder, UnknownType
+from zotd.wire.codec import DECISIVE, BadField, FrameDecoder, UnknownType
 from zotd.wire.link import BadAnswer, ExtensionLink, Failed, Greeted, Output, Remark, State
 
 Frame = dict[str, Any]
@@ -80,9 +89,12 @@ def missing(structs: dict[str, type[FrameBase]]) -> Iterator[Any]:
                 yield pytest.param(tag, field.encode_name, id=f"{tag}-{field.encode_name}")
 
 
-def mistyped(structs: dict[str, type[FrameBase]]) -> Iterator[Any]:
+def mistyped(structs: dict[str, type[FrameBase]], needed: bool | None = None) -> Iterator[Any]:
+    """needed: only fields that are, or only those that are not; those that decide are."""
     for tag, struct in structs.items():
         for field in fields(struct):
+            if needed not in (None, field.required or field.name in DECISIVE):
+                continue
             for value in WRONG.get(type(kind_of(field)), []):
                 case = f"{tag}-{field.encode_name}-{json.dumps(value)}"
                 yield pytest.param(tag, field.encode_name, value, id=case)
@@ -183,11 +195,47 @@ def test_a_required_field_that_is_null_counts_as_missing(tag: str, name: str) ->
     check_refusal({**example(FROM_EXTENSION[tag]), name: None}, f"missing required field `{name}`")
 
 
-@pytest.mark.parametrize(("tag", "name", "value"), [*mistyped(FROM_EXTENSION)])
-def test_a_wrong_typed_field_of_an_extension_is_logged_and_the_frame_skipped(
+@pytest.mark.parametrize(("tag", "name", "value"), [*mistyped(FROM_EXTENSION, needed=True)])
+def test_a_wrong_typed_field_that_is_needed_is_logged_and_the_frame_skipped(
     tag: str, name: str, value: Any
 ) -> None:
     check_refusal({**example(FROM_EXTENSION[tag]), name: value}, f"at $.{name}")
+
+
+@pytest.mark.parametrize(("tag", "name", "value"), [*mistyped(FROM_EXTENSION, needed=False)])
+def test_a_wrong_typed_optional_field_is_logged_and_counts_as_absent(tag: str, name: str, value: Any) -> None:
+    frame = example(FROM_EXTENSION[tag])
+    remark, *read = heard({**frame, name: value})
+    assert isinstance(remark, Remark)
+    assert remark.text.startswith(f"took a member for absent: {tag}: ")
+    assert f"at $.{name}" in remark.text
+    assert remark.text.endswith(json.dumps({**frame, name: value})[: Limits().log_chars])
+    assert read == heard(without(frame, name))
+
+
+@pytest.mark.promise("S27")
+@pytest.mark.parametrize(
+    "wrong", [{"replace_text": 7}, {"reason": ["no"]}, {"session_id": 1}, {"replace_text": 7, "reason": {}}]
+)
+def test_a_refusal_is_one_whatever_else_is_wrong_in_it(wrong: Frame) -> None:
+    frame = {"type": "event_intercept_response", "id": "1", "block": True, **wrong}
+    remark, read, behind = heard(frame)
+    assert isinstance(remark, Remark)
+    assert all(f"at $.{name}" in remark.text for name in wrong)
+    assert (read, behind) == (InterceptResponse(id="1", block=True), NEXT)
+
+
+@pytest.mark.parametrize(
+    ("panel", "kept"),
+    [({"id": "p", "title": 7}, {"id": "p"}), ({"id": "p", "lines": ["a", 7], "footer": []}, {"id": "p"})],
+)
+def test_what_is_wrong_in_a_panel_costs_no_more_than_that(panel: Frame, kept: Frame) -> None:
+    for frame in ({"type": "open_panel"}, {"type": "command_response", "id": "1"}):
+        member = "panel" if frame["type"] == "open_panel" else "open_panel"
+        remark, *read = heard({**frame, member: panel})
+        assert isinstance(remark, Remark)
+        assert read == heard({**frame, member: kept})
+    check_refusal({"type": "open_panel", "panel": {"id": 7}}, "at $.panel.id")
 
 
 @pytest.mark.parametrize(("tag", "name"), [*optional(FROM_EXTENSION)])

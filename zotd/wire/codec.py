@@ -27,6 +27,9 @@ _ESCAPE = (
 _PANELS = ("open_panel", "panel")
 """Members that are objects of our own vocabulary; in all other objects `null` is data."""
 
+DECISIVE = frozenset({"block", "is_error", "content", "action", "open_panel", "error"})
+"""Optional members that make an answer another one when they are left out: with a bad one it is none."""
+
 
 class WireError(Exception):
     """A frame that cannot be used. `id` is the frame's own, None when it had none that could be read."""
@@ -111,8 +114,8 @@ class FrameDecoder:
         self._frames = frames
         self._at_once: Any = msgspec.json.Decoder(reduce(or_, frames.values()))
 
-    def decode(self, payload: bytes) -> Any:
-        """The struct that `payload` holds.
+    def decode(self, payload: bytes, ignored: list[str] | None = None) -> Any:
+        """The struct that `payload` holds. `ignored` as for `from_wire`.
 
         Raises Malformed, UnknownType or BadField, each with the frame's `id` if it had one.
         """
@@ -125,7 +128,7 @@ class FrameDecoder:
         value = decode(payload)
         if not isinstance(value, dict):
             raise Malformed(f"a frame is a JSON object, this is {json_name(value)}")
-        return from_wire(value, self._frames)
+        return from_wire(value, self._frames, ignored)
 
 
 def encode_frame(frame: Any) -> bytes:
@@ -139,19 +142,51 @@ def encode_frame(frame: Any) -> bytes:
     return _without_line_separators(payload) + b"\n"
 
 
-def from_wire(value: Mapping[str, Any], frames: Mapping[str, type]) -> Any:
-    """The struct for an object that is parsed already. Raises UnknownType or BadField."""
+def from_wire(value: Mapping[str, Any], frames: Mapping[str, type], ignored: list[str] | None = None) -> Any:
+    """The struct for an object that is parsed already. Raises UnknownType or BadField.
+
+    ignored: where given, an optional member of a wrong type counts as absent, and what is wrong with it is
+    added here.
+    """
     import msgspec
 
     kind, frame_id = value.get("type"), _id_of(value)
     struct = frames.get(kind) if isinstance(kind, str) else None
     if struct is None:
         raise UnknownType(kind if isinstance(kind, str) else None, frame_id)
-    try:
-        return msgspec.convert(_without_nulls(value), struct)
-    except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `")
-        raise BadField(str(kind), path.rstrip("`") or "$", what, frame_id) from None
+    value = _without_nulls(value)
+    while True:
+        try:
+            return msgspec.convert(value, struct)
+        except msgspec.ValidationError as error:
+            what, _, where = str(error).partition(" - at `")
+            path = where.rstrip("`") or "$"
+            mended = (
+                None if ignored is None else _without(value, struct, path.partition("[")[0].split(".")[1:])
+            )
+            if mended is None or ignored is None:
+                raise BadField(str(kind), path, what, frame_id) from None
+            ignored.append(f"{kind}: {what} at {path}")
+            value = mended
+
+
+def _without(value: Mapping[str, Any], struct: type, path: list[str]) -> Mapping[str, Any] | None:
+    """The object without the innermost optional member on a path; None when every one is needed."""
+    from msgspec import structs
+
+    if not path:
+        return None
+    name, *inner = path
+    if name in _PANELS and inner:
+        from zotd.protocol.frame_parts import PanelSpec
+
+        if (panel := _without(value[name], PanelSpec, inner)) is not None:
+            return {**value, name: panel}
+    if name in DECISIVE or any(
+        field.required and field.encode_name == name for field in structs.fields(struct)
+    ):
+        return None
+    return {key: item for key, item in value.items() if key != name}
 
 
 def _without_nulls(value: Mapping[str, Any]) -> Mapping[str, Any]:

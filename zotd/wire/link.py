@@ -198,11 +198,13 @@ class ExtensionLink:
         if not isinstance(value, dict):
             self._banner(line, out)
             return
+        ignored: list[str] = []
         try:
-            frame = from_wire(value, FROM_EXTENSION)
+            frame = from_wire(value, FROM_EXTENSION, ignored)
         except WireError as error:
             self._fail(f"the first frame must be hello: {error.message}: {self._quote(line)}", out)
             return
+        self._ignore(line, ignored, out)
         if isinstance(frame, Hello):
             self._move(Input.HELLO)
             out.append(Greeted(frame))
@@ -223,17 +225,23 @@ class ExtensionLink:
         if isinstance(line, Oversize):
             self._skip(line, line.message, near_id(line.head), out)
             return
+        ignored: list[str] = []
         try:
-            frame = self._decoder.decode(line)
+            frame = self._decoder.decode(line, ignored)
         except WireError as error:
             self._skip(line, error.message, error.id, out)
             return
+        self._ignore(line, ignored, out)
         if isinstance(frame, Hello):
             out.append(Remark("ignored a second hello"))
             return
         if isinstance(frame, Ready):
             self._move(Input.READY)
         out.append(frame)
+
+    def _ignore(self, line: bytes | Oversize, ignored: list[str], out: list[Output]) -> None:
+        if ignored:
+            out.append(Remark(f"took a member for absent: {'; '.join(ignored)}: {self._quote(line)}"))
 
     def _skip(self, line: bytes | Oversize, why: str, frame_id: FrameId | None, out: list[Output]) -> None:
         out.append(Remark(f"skipped a frame: {why}: {self._quote(line)}"))
