@@ -96,9 +96,13 @@ class Play:
 
 @asynccontextmanager
 async def play(
-    stage: Stage, *steps: Step, capabilities: tuple[str, ...] = (), attached: bool = True
+    stage: Stage,
+    *steps: Step,
+    capabilities: tuple[str, ...] = (),
+    attached: bool = True,
+    loaded: bool = True,
 ) -> AsyncIterator[Play]:
-    """A session in which the peers of `stage` have started, and which is closed afterwards."""
+    """A session in which the peers of `stage` have started, or begin to, and which is closed afterwards."""
     script, viewer, limits = Script(*steps), Viewer(*capabilities), Limits()
     async with asyncio.TaskGroup() as tasks:
         session = Session(
@@ -125,7 +129,8 @@ async def play(
             session.attach(viewer)
         session.connect(host)
         session.loading = tasks.create_task(host.start())
-        await session.loading
+        if loaded:
+            await session.loading
         try:
             yield Play(session, host, script, viewer)
         finally:

@@ -18,6 +18,7 @@ from zotd.extensions.listing import Listing
 from zotd.extensions.panels import Panels
 from zotd.extensions.program import Surroundings
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
+from zotd.extensions.submissions import Submissions
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
 from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from zotd.extensions.surface import Surface
 
 __all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation", "ReloadError", "Reloaded"]
+
+HELD = (RegisterCommand, RegisterTool, OpenPanel, PanelRender, PanelClose, Submit, SubmitSlash)
+"""Frames that wait until the set is together: only then it is known whose a name is, and who looks on."""
 
 LEVELS: frozenset[str] = frozenset(get_args(NoteLevel))
 
@@ -76,6 +80,7 @@ class ExtensionHost:
         self._tasks = tasks
         self._commands = Commands()
         self._tools = Tools(toolbox, surface, limits)
+        self._submissions = Submissions(surface, self.find)
         self.panels = Panels(surface, limits)
         self.interception = Interception(surface, limits)
         self._discovery = Discovery()
@@ -83,7 +88,7 @@ class ExtensionHost:
         self._new_scope = scope
         self._scope = scope(limits)
         self._together = True
-        self._early: dict[str, list[RegisterCommand | RegisterTool]] = {}
+        self._early: dict[str, list[FromExtension]] = {}
         self._shared = shared
         self._former = Former()
         self._lives: list[asyncio.Task[None]] = []
@@ -228,11 +233,17 @@ class ExtensionHost:
         self._tools.clear(but=expected - up)
         for name in up:
             self._former.back(name)
-        for extension in self._extensions.values():
-            for frame in self._early.pop(extension.name, ()):
-                self._register(extension, frame)
+        early = [(extension, self._early.pop(name, [])) for name, extension in self._extensions.items()]
+        for extension, frames in early:
+            for frame in frames:
+                if isinstance(frame, RegisterCommand | RegisterTool):
+                    self._register(extension, frame)
             if extension.running:
                 self._join(extension)
+        for extension, frames in early:
+            for frame in frames:
+                if not isinstance(frame, RegisterCommand | RegisterTool) and not extension.gone:
+                    self.hear(extension, frame)
 
     def _outcome(self, before: list[Extension]) -> Reloaded:
         """What a reload did, with a note about each shared process that others kept."""
@@ -302,7 +313,7 @@ class ExtensionHost:
                 self._surface.publish(ExtNotify(extension=extension.name, level=known, message=message))
             case ClearNotes():
                 self._surface.publish(ExtClearNotes(extension=extension.name))
-            case RegisterCommand() | RegisterTool() if self._together:
+            case _ if self._together and isinstance(frame, HELD):
                 self._early.setdefault(extension.name, []).append(frame)
             case RegisterCommand() | RegisterTool():
                 self._register(extension, frame)
@@ -317,30 +328,11 @@ class ExtensionHost:
             case PanelClose(panel_id=panel_id):
                 self.panels.close(extension, panel_id)
             case Submit(text=text):
-                self._submit(extension, text)
+                self._submissions.prompt(extension, text)
             case SubmitSlash(text=text):
-                self._submit_slash(extension, text)
+                self._submissions.slash(extension, text)
             case _:
                 extension.remark(f"{frame.__struct_config__.tag} means nothing at this point: ignored")
-
-    def _submit(self, extension: Extension, text: str) -> None:
-        if not text.strip():
-            return
-        if self._surface.can("submit"):
-            self._surface.prompt(text, extension.name)
-        else:
-            extension.remark("submit was ignored: no attached client takes prompts of extensions")
-
-    def _submit_slash(self, extension: Extension, text: str) -> None:
-        invocation = self.find(text) or self._surface.built_in(text) if text.startswith("/") else None
-        if invocation is None:
-            extension.remark(
-                f"submit_slash was dropped: {text!r} is no registered command; expected /name args"
-            )
-        elif invocation.extension == extension.name or self._surface.can("submit"):
-            self._surface.run(invocation)
-        else:
-            extension.remark(f"submit_slash {text!r} was ignored: no attached client takes it")
 
     def _register(self, extension: Extension, frame: RegisterCommand | RegisterTool) -> None:
         if extension.gone:
