@@ -105,10 +105,13 @@ class World:
     def log(self, name: str) -> str:
         return (self.home / "logs" / f"ext-{name}.log").read_text()
 
+    async def discover(self) -> Discovery:
+        return discover(self.cwd, self.home, self.explicit)
+
     def host(self, tasks: asyncio.TaskGroup, limits: Limits = SHORT) -> ExtensionHost:
         around = Surroundings(self.home, self.cwd, self.env, "scripted", "scripted-1", self.session_id)
         return ExtensionHost(
-            lambda: discover(self.cwd, self.home, self.explicit),
+            self.discover,
             around,
             surface=self,
             toolbox=self.toolbox,
@@ -210,9 +213,12 @@ class Stage(World):
         self.discovery.found.append(Located(made, self.home / "extensions" / name, "global"))
         return peer
 
+    async def discover(self) -> Discovery:
+        return self.discovery
+
     def host(self, tasks: asyncio.TaskGroup, limits: Limits = SHORT) -> ExtensionHost:
         return ExtensionHost(
-            lambda: self.discovery,
+            self.discover,
             Surroundings(self.home, self.cwd, self.env, "scripted", "scripted-1", self.session_id),
             surface=self,
             toolbox=self.toolbox,

@@ -116,7 +116,7 @@ async def play(
             tasks=tasks,
         )
         host = ExtensionHost(
-            lambda: stage.discovery,
+            stage.discover,
             Surroundings(stage.home, stage.cwd, stage.env, "script", "script-1", "s-1"),
             surface=session,
             toolbox=session.toolbox,

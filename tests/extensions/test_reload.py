@@ -366,9 +366,13 @@ async def test_a_mistake_of_ours_in_a_reload_is_its_outcome_and_what_comes_next_
 ) -> None:
     world.add("plays", "a")
     found: list[Discovery] = [discover(world.cwd, world.home)]
+
+    async def first() -> Discovery:
+        return found[0]  # an IndexError once it is empty
+
     async with asyncio.timeout(20), Independent() as tasks:
         host = ExtensionHost(
-            lambda: found[0],  # an IndexError once it is empty
+            first,
             Surroundings(world.home, world.cwd, world.env, "scripted", "scripted-1", "s"),
             surface=world,
             toolbox=world.toolbox,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.conftest import Folders
-from zotd.project.files import BadFile
+from zotd.base.files import BadFile
 from zotd.project.instructions import find_instructions, read_system
 
 

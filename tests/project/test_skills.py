@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.project.conftest import Folders
-from zotd.project.files import BadFile
+from zotd.base.files import BadFile
 from zotd.project.skills import Skills, body_of
 
 GOOD = "---\nname: {name}\ndescription: Does {name}.\n---\n\n# How\nSlowly.\n"
@@ -143,7 +143,7 @@ def test_a_bad_file_is_told_of_once_and_stops_no_other(folders: Folders, text: s
 
 @pytest.mark.parametrize(
     "front",
-    ["a: " + "[" * 10_000, "a: *nobody", "a: \x01", "a: 1\n--- \x00"],
+    ["a: " + "[" * 4_000, "a: *nobody", "a: \x01", "a: 1\n--- \x00"],
     ids=["deep", "unknown anchor", "control character", "nul"],
 )
 def test_yaml_that_no_parser_likes_is_told_of(folders: Folders, front: str) -> None:
@@ -230,6 +230,29 @@ def test_there_is_a_last_skill(folders: Folders) -> None:
     skills = folders.skills()
     assert names(skills) == ["a", "b"]
     assert [bad.message for bad in skills.complaints] == ["left out: there are 2 skills already"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"skill_files": 3}, "3 files were looked at"),
+        ({"skills_bytes": 60}, "those before it have 69 bytes"),
+        ({"skills_front_chars": 50}, "the front matter of those before it has 51 characters"),
+    ],
+)
+def test_there_is_a_last_file_that_is_looked_at_good_or_bad(
+    folders: Folders, limits: dict[str, int], why: str
+) -> None:
+    folders.limit(**limits)
+    place = folders.cwd / ".zot/skills"
+    folders.skill(place, "a", "---\nname: aaaa\ndescription: d\n---\n")
+    folders.skill(place, "b", "---\nname: bbbb\ndescription: [d\n---\n")
+    for name in ("c", "d", "e"):
+        folders.skill(place, name, "---\nname: " + name + "\n---\nx")
+    skills = folders.skills()
+    last = skills.complaints[-1]
+    assert last.message == f"left out, with all that comes after it: {why}"
+    assert len(skills.found) + len(skills.complaints) <= 4
 
 
 # What lies where a skill could be

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from zotd.agent.ports import Tool
 from zotd.agent.system_prompt import system_prompt
+from zotd.base.files import BadFile
 from zotd.base.limits import Limits
 from zotd.daemon.spec import SessionSpec
 from zotd.extensions.discovery import Discovery, Located, discover
-from zotd.project.files import BadFile
 from zotd.project.instructions import Instructions, find_instructions, read_system
-from zotd.project.skills import Skills, body_of, find_skills
+from zotd.project.skills import Skills, body_of, find_skills, places
 from zotd.tools.typed import printable
 
 SKILL_TOOL = "skill"
@@ -27,6 +28,15 @@ class Briefing:
         self._system = ""
         self._instructions = Instructions()
         self.skills = Skills()
+
+    def has_skills(self, extensions: Iterable[Located]) -> bool:
+        """Whether `read` may have much to read."""
+        spec = self._spec
+        if spec.skills == ():
+            return False
+        return any(located.manifest.skills for located in extensions) or any(
+            os.path.lexists(place) for place in places(spec.cwd, spec.home, spec.user_home)
+        )
 
     def read(self, extensions: Iterable[Located]) -> list[str]:
         """Read all of it again. Returns what is wrong with some of it, a sentence each.

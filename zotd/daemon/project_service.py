@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from zotd.base.files import BadFile
 from zotd.daemon.calls import Caller, Method, session_of
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
-from zotd.project.files import BadFile
 from zotd.protocol import project_methods as m
 from zotd.protocol.params import SessionRef
 from zotd.tools.typed import printable
@@ -16,7 +16,7 @@ from zotd.tools.typed import printable
 
 async def skill_list(caller: Caller, params: m.SkillList) -> m.SkillsFound:
     session, spec = await _meant(caller, params.session_id)
-    skills = caller.sessions.skills(session, spec)
+    skills = await caller.sessions.skills(session, spec)
     rows = [
         m.SkillInfo(name=skill.name, description=skill.description, path=printable(str(skill.path)))
         for skill in skills.found
@@ -26,7 +26,7 @@ async def skill_list(caller: Caller, params: m.SkillList) -> m.SkillsFound:
 
 async def theme_list(caller: Caller, params: m.ThemeList) -> m.ThemesFound:
     _, spec = await _meant(caller, params.session_id)
-    themes = caller.sessions.themes(spec)
+    themes = await caller.sessions.themes(spec)
     rows = [
         m.ThemeInfo(
             name=printable(row.name),

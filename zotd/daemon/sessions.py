@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zotd.agent.loop import Model
@@ -100,17 +101,24 @@ class Sessions:
             self._shared = SharedExtensions(self._limits, self._tasks)
         return self._shared
 
-    def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
+    async def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
         """What its host is to load; the model is told of the rest of what they and the folder bring."""
         found = extensions_of(spec)
-        if session.id in self._open:
-            self._brief(session, found)
+        if (briefing := self._briefings.get(session.id)) is not None:
+            # A folder may bring a thousand files: other sessions must not wait for them.
+            read = partial(briefing.read, found.found)
+            complaints = await asyncio.to_thread(read) if briefing.has_skills(found.found) else read()
+            if session.id in self._open:
+                self._brief(session, complaints)
         return found
 
-    def _brief(self, session: Session, found: Discovery) -> None:
-        """Read skills and instructions again: from the next turn on the model knows them."""
+    def _brief(self, session: Session, complaints: list[str]) -> None:
+        """Skills and instructions were read again: from the next turn on the model knows them."""
         briefing, (_, spec, builtin) = self._briefings[session.id], self._open[session.id]
-        for complaint in briefing.read(found.found):
+        told = complaints[: self._limits.complaints_told]
+        if left := len(complaints) - len(told):
+            told.append(f"{left} more files of this folder cannot be used; skill/list names them")
+        for complaint in told:
             session.publish(ExtNotify(extension="zotd", level="warn", message=complaint))
         tools = _selected(builtin, spec.tools).values()
         offered = briefing.offered(tools)
@@ -131,18 +139,19 @@ class Sessions:
         """What an open session was made from."""
         return self._open[session.id][1]
 
-    def skills(self, session: Session | None, spec: SessionSpec) -> Skills:
+    async def skills(self, session: Session | None, spec: SessionSpec) -> Skills:
         """What the model of an open session can load; without one, what a session of `spec` would have."""
         if session is not None:
             return self._briefings[session.id].skills
-        return skills_of(spec, extensions_of(spec).found, self._limits)
+        found = extensions_of(spec).found
+        return await asyncio.to_thread(skills_of, spec, found, self._limits)
 
-    def themes(self, spec: SessionSpec) -> Themes:
+    async def themes(self, spec: SessionSpec) -> Themes:
         """The themes on disk that the user and the extensions of such a session bring."""
         from zotd.project.themes import find_themes
 
         found = [(located.name, located.directory) for located in extensions_of(spec).found]
-        return find_themes(spec.home, found, self._limits.theme_bytes)
+        return await asyncio.to_thread(find_themes, spec.home, found, self._limits.theme_bytes)
 
     def set_model(self, session: Session, model: str) -> None:
         """Another model of the same provider from the next turn on. Raises as `open` does."""

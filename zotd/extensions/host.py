@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -57,7 +57,7 @@ class ExtensionHost:
 
     def __init__(
         self,
-        discover: Callable[[], Discovery],
+        discover: Callable[[], Awaitable[Discovery]],
         around: Surroundings,
         *,
         surface: Surface,
@@ -106,7 +106,7 @@ class ExtensionHost:
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
         async with self._changing:
-            await self._settle(self._begin())
+            await self._settle(await self._begin())
 
     def use_model(self, provider: str, model: str) -> None:
         """Another model: extensions that are started from now on are told of it."""
@@ -154,7 +154,7 @@ class ExtensionHost:
             await self._stop_all()
             self._surface.renewed()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
-            await self._settle(self._begin())
+            await self._settle(await self._begin())
             return self._outcome(before)
 
     async def _calm(self) -> None:
@@ -184,12 +184,12 @@ class ExtensionHost:
             await asyncio.wait(self._lives)
         await self._scope.close()
 
-    def _begin(self) -> set[str]:
+    async def _begin(self) -> set[str]:
         """Start what is found and tell of what cannot be.
 
         Returns the extensions whose names of before stay theirs until they come up.
         """
-        found = self._discover()
+        found = await self._discover()
         expected = self._former.shadow(found)
         self._former.expect(expected)
         self._discovery = found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from zotd.project.files import BadFile, read_start, read_whole
+from zotd.base.files import BadFile, read_start, read_whole
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 SYSTEM = "SYSTEM.md"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from zotd.base.files import BadFile, read_whole
 from zotd.base.limits import Limits
-from zotd.project.files import BadFile, read_whole
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -47,6 +48,25 @@ class Skills(Struct, frozen=True):
         return "\n".join(f"- {skill.name}: {skill.description}".rstrip(": ") for skill in self.found)
 
 
+@dataclass(slots=True)
+class Spent:
+    """What looking for skills has cost so far."""
+
+    files: int = 0
+    bytes: int = 0
+    front_chars: int = 0
+
+    def enough(self, limits: Limits) -> str:
+        """Why no more is read; empty while there is no reason."""
+        if self.files >= limits.skill_files:
+            return f"{self.files} files were looked at"
+        if self.bytes >= limits.skills_bytes:
+            return f"those before it have {self.bytes} bytes"
+        if self.front_chars >= limits.skills_front_chars:
+            return f"the front matter of those before it has {self.front_chars} characters"
+        return ""
+
+
 def find_skills(
     cwd: Path,
     zot_home: Path,
@@ -63,13 +83,17 @@ def find_skills(
     complaints: list[BadFile] = []
     found: dict[str, Skill] = {}
     seen: set[str] = set()
+    spent = Spent()
     for path, extension in _candidates(cwd, zot_home, user_home, of_extensions, complaints):
         real = os.path.realpath(path)
         if real in seen:  # one file reached on two ways is one skill, or one complaint
             continue
         seen.add(real)
+        if why := spent.enough(limits):
+            complaints.append(BadFile(path, f"left out, with all that comes after it: {why}"))
+            break
         try:
-            skill = read_skill(path, extension, limits)
+            skill = read_skill(path, extension, limits, spent)
         except BadFile as bad:
             complaints.append(bad)
             continue
@@ -90,10 +114,8 @@ def _candidates(
     complaints: list[BadFile],
 ) -> Iterator[tuple[Path, str]]:
     """Where a `SKILL.md` may be, and the extension it belongs to or nothing. The first of a name wins."""
-    places = [cwd / ".zot", zot_home]
-    places += [above / name for name in (".claude", ".agents") for above in (cwd, user_home)]
-    for place in places:
-        for path in _inside(place / "skills", complaints):
+    for place in places(cwd, zot_home, user_home):
+        for path in _inside(place, complaints):
             yield path, ""
     for extension, paths in of_extensions:
         for path in paths:
@@ -106,6 +128,13 @@ def _candidates(
             else:
                 for inner in _inside(path, complaints):
                     yield inner, extension
+
+
+def places(cwd: Path, zot_home: Path, user_home: Path) -> list[Path]:
+    """The folders where skills of a session in `cwd` may lie, besides those of extensions."""
+    above = [cwd / ".zot", zot_home]
+    above += [root / name for name in (".claude", ".agents") for root in (cwd, user_home)]
+    return [folder / "skills" for folder in above]
 
 
 def _inside(place: Path, complaints: list[BadFile], deeper: bool = True) -> Iterator[Path]:
@@ -133,12 +162,15 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def read_skill(path: Path, extension: str, limits: Limits) -> Skill | None:
+def read_skill(path: Path, extension: str, limits: Limits, spent: Spent) -> Skill | None:
     """The skill that a `SKILL.md` describes, None where there is no such file. Raises BadFile."""
+    spent.files += 1
     text = read_whole(path, limits.skill_bytes)
     if text is None:
         return None
+    spent.bytes += len(text)
     front, body = split(path, text)
+    spent.front_chars += min(len(front), limits.skill_front_chars)
     texts = _front_matter(path, front, limits.skill_front_chars) if front else {}
     name = texts.get("name") or path.parent.name
     if not name.isprintable():

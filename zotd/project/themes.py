@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zotd.project.files import BadFile, read_whole
+from zotd.base.files import BadFile, read_whole
 from zotd.protocol.theme import Palette, Theme
 
 PLACES = ("theme.json", "themes/theme.json")

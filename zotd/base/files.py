@@ -1,0 +1,82 @@
+"""Owns reading files that somebody else wrote: bounded, never waiting, one clear complaint."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+BOM = b"\xef\xbb\xbf"
+
+
+class BadFile(Exception):
+    """A file that cannot be used: `str()` of it names the file and what is wrong."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file, made with mode 0600 where `flags` say so. Raises OSError, ValueError.
+
+    Without waiting: a pipe that nobody reads or writes would hold everybody for ever.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "expected a regular file", str(path))
+    return handle
+
+
+def read_bytes(path: Path, size: int) -> bytes | None:
+    """The content of a file of at most `size` bytes, None where there is none. Raises BadFile."""
+    start = _read(path, size, whole=True)
+    return None if start is None else start[0]
+
+
+def read_start(path: Path, size: int) -> tuple[str, int] | None:
+    """At most `size` bytes of a text, and how many the file has; None where there is no such file.
+
+    Line ends become newlines, a byte order mark goes, bytes that are no UTF-8 become replacement characters.
+    Raises BadFile.
+    """
+    start = _read(path, size, whole=False)
+    return None if start is None else (_text(start[0][:size]), start[1])
+
+
+def read_whole(path: Path, size: int) -> str | None:
+    """The text of a file of at most `size` bytes, None where there is none. Raises BadFile."""
+    data = read_bytes(path, size)
+    return None if data is None else _text(data)
+
+
+def _read(path: Path, size: int, *, whole: bool) -> tuple[bytes, int] | None:
+    """The first bytes of a file without its byte order mark, and its size."""
+    try:
+        handle = open_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if not path.is_symlink():
+            return None
+        raise BadFile(path, "is a symbolic link to nothing") from None
+    except (OSError, ValueError) as error:
+        raise BadFile(path, f"cannot be read: {_why(error)}") from None
+    try:
+        there = os.fstat(handle).st_size
+        if whole and there > size + len(BOM):
+            raise BadFile(path, f"expected at most {size} bytes, got {there}")
+        return os.read(handle, size + len(BOM)).removeprefix(BOM), there
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {_why(error)}") from None
+    finally:
+        os.close(handle)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
