@@ -27,7 +27,7 @@ def test_registering_a_command_again_changes_its_description() -> None:
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_a_built_in_name_cannot_be_taken(name: str) -> None:
     commands = Commands()
-    assert "built in" in commands.claim(name.upper(), "", "x")
+    assert "built in" in str(commands.claim(name.upper(), "", "x"))
     assert commands.find(f"/{name}") is None
 
 

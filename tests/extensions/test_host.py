@@ -242,8 +242,8 @@ async def test_names_are_taken_once_and_the_loser_reads_it_in_its_own_log(world:
         ]
         assert (await run(host, "/MINE")).text == "mine"
     log = world.log("b")
-    assert "command /Clear was refused: it is built in" in log
-    assert "command /poke was refused: extension a has it" in log
+    assert "command /Clear is shadowed: it is built in" in log
+    assert "command /poke is shadowed: extension a has it" in log
     assert "command 'two words' was refused" in log
 
 

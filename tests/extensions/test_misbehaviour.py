@@ -62,7 +62,7 @@ async def test_a_hello_after_twelve_seconds_is_as_good_as_one_at_once(world: Wor
         assert (await run(host, "/poke")).extension == "banner"
         gate.write_bytes(b"go")
         await world.event(ExtState, extension="hello_late", state="ready")
-    assert "command /poke was refused: extension banner has it" in world.log("hello_late")
+    assert "command /poke is shadowed: extension banner has it" in world.log("hello_late")
 
 
 @pytest.mark.promise("S31")

@@ -318,7 +318,7 @@ async def test_those_that_register_in_time_get_names_in_load_order_however_fast_
     stage.enter("second", Peer(COMMAND))
     async with stage.running() as host:
         assert [command.extension for command in host.commands()] == ["first"]
-    assert "command /go was refused: extension first has it" in stage.log("second")
+    assert "command /go is shadowed: extension first has it" in stage.log("second")
 
 
 async def test_one_that_comes_later_never_takes_a_name_in_use(stage: Stage) -> None:
@@ -327,4 +327,4 @@ async def test_one_that_comes_later_never_takes_a_name_in_use(stage: Stage) -> N
     async with stage.running() as host:
         await stage.event(ExtState, extension="first", state="ready")
         assert [command.extension for command in host.commands()] == ["second"]
-    assert "command /go was refused: extension second has it" in stage.log("first")
+    assert "command /go is shadowed: extension second has it" in stage.log("first")

@@ -76,7 +76,7 @@ async def test_of_two_names_that_differ_in_case_the_first_stays(stage: Stage) ->
     async with stage.running() as host:
         assert [(info.name, info.extension) for info in host.commands()] == [("weather", "a")]
     assert "command /Weather was refused: it is registered as /weather" in stage.log("a")
-    assert "command /WEATHER was refused: extension a has it" in stage.log("b")
+    assert "command /WEATHER is shadowed: extension a has it" in stage.log("b")
 
 
 @pytest.mark.promise("S13")
@@ -85,7 +85,29 @@ async def test_built_in_commands_win(stage: Stage, name: str) -> None:
     stage.enter("a", Peer(command(name), command("mine")))
     async with stage.running() as host:
         assert [info.name for info in host.commands()] == ["mine"]
-    assert f"command /{name.removeprefix('/')} was refused: it is built in" in stage.log("a")
+    assert f"command /{name.removeprefix('/')} is shadowed: it is built in" in stage.log("a")
+
+
+@pytest.mark.promise("S13")
+async def test_a_name_that_somebody_else_has_is_shown_as_shadowed_until_it_is_had(stage: Stage) -> None:
+    wanted = [command("/Deploy"), command("help"), tool("dig"), tool("bash"), tool("own")]
+    first = stage.enter("a", Peer(command("deploy"), tool("dig")))
+    second = stage.enter("b", Peer(*wanted))
+    async with stage.running() as host:
+        owner, loser = host.states()
+        assert owner.shadowed == []
+        assert (loser.commands, loser.tools) == ([], ["own"])
+        assert [(row.kind, row.name, row.by) for row in loser.shadowed] == [
+            ("command", "Deploy", "a"),
+            ("command", "help", None),
+            ("tool", "dig", "a"),
+            ("tool", "bash", None),
+        ]
+        first.exit(1)
+        await stage.event(ExtState, extension="a", state="failed")
+        second.say(**command("deploy"))
+        await stage.event(ExtRegistered, extension="b", commands=["deploy"])
+        assert [row.name for row in host.states()[1].shadowed] == ["help", "dig", "bash"]
 
 
 # Tools

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from zotd.extensions.shadow import Shadow
 from zotd.protocol.frames import CommandResponse, PanelSpec
 
 Action: TypeAlias = Literal["prompt", "insert", "display", "open_panel", "noop"]
@@ -91,7 +92,7 @@ class Commands:
     def __init__(self) -> None:
         self._by_name: dict[str, CommandInfo] = {}
 
-    def claim(self, name: str, description: str, extension: str) -> str:
+    def claim(self, name: str, description: str, extension: str) -> str | Shadow:
         """Give a name to an extension. Returns "" or why it cannot have it.
 
         One leading slash is tolerated. Registering a command again changes its description.
@@ -101,10 +102,10 @@ class Commands:
             return f"command {name!r} was refused: expected one word"
         key = name.casefold()
         if key in BUILT_IN:
-            return f"command /{name} was refused: it is built in"
+            return Shadow("command", name)
         owner = self._by_name.get(key)
         if owner is not None and owner.extension != extension:
-            return f"command /{name} was refused: extension {owner.extension} has it"
+            return Shadow("command", name, owner.extension)
         if owner is not None and owner.name != name:
             return f"command /{name} was refused: it is registered as /{owner.name}"
         self._by_name[key] = CommandInfo(name, description, extension)

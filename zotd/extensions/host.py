@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -15,6 +15,7 @@ from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invoc
 from zotd.extensions.discovery import Discovery, Located
 from zotd.extensions.intercept import Interception
 from zotd.extensions.listing import Listing
+from zotd.extensions.names import Names
 from zotd.extensions.panels import Panels
 from zotd.extensions.program import Surroundings
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
@@ -57,7 +58,7 @@ class ExtensionHost:
 
     def __init__(
         self,
-        discover: Callable[[], Awaitable[Discovery]],
+        discover: Callable[[], Discovery],
         around: Surroundings,
         *,
         surface: Surface,
@@ -91,6 +92,7 @@ class ExtensionHost:
         self._early: dict[str, list[FromExtension]] = {}
         self._shared = shared
         self._former = Former()
+        self._names = Names(self._commands, self._tools, self._former)
         self._lives: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()
         self._reloading: asyncio.Task[Reloaded] | None = None
@@ -106,7 +108,7 @@ class ExtensionHost:
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
         async with self._changing:
-            await self._settle(await self._begin())
+            await self._settle(self._begin())
 
     def use_model(self, provider: str, model: str) -> None:
         """Another model: extensions that are started from now on are told of it."""
@@ -154,7 +156,7 @@ class ExtensionHost:
             await self._stop_all()
             self._surface.renewed()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
-            await self._settle(await self._begin())
+            await self._settle(self._begin())
             return self._outcome(before)
 
     async def _calm(self) -> None:
@@ -184,12 +186,12 @@ class ExtensionHost:
             await asyncio.wait(self._lives)
         await self._scope.close()
 
-    async def _begin(self) -> set[str]:
+    def _begin(self) -> set[str]:
         """Start what is found and tell of what cannot be.
 
         Returns the extensions whose names of before stay theirs until they come up.
         """
-        found = await self._discover()
+        found = self._discover()
         expected = self._former.shadow(found)
         self._former.expect(expected)
         self._discovery = found
@@ -237,7 +239,7 @@ class ExtensionHost:
         for extension, frames in early:
             for frame in frames:
                 if isinstance(frame, RegisterCommand | RegisterTool):
-                    self._register(extension, frame)
+                    self._names.register(extension, frame)
             if extension.running:
                 self._join(extension)
         for extension, frames in early:
@@ -316,7 +318,7 @@ class ExtensionHost:
             case _ if self._together and isinstance(frame, HELD):
                 self._early.setdefault(extension.name, []).append(frame)
             case RegisterCommand() | RegisterTool():
-                self._register(extension, frame)
+                self._names.register(extension, frame)
                 if extension.settled.is_set():
                     self._announce(extension)
             case Subscribe():
@@ -333,16 +335,6 @@ class ExtensionHost:
                 self._submissions.slash(extension, text)
             case _:
                 extension.remark(f"{frame.__struct_config__.tag} means nothing at this point: ignored")
-
-    def _register(self, extension: Extension, frame: RegisterCommand | RegisterTool) -> None:
-        if extension.gone:
-            return
-        if isinstance(frame, RegisterTool):
-            refused = self._tools.claim(extension, frame)
-        elif not (refused := self._former.refusal(frame.name, extension.name)):
-            refused = self._commands.claim(frame.name, frame.description, extension.name)
-        if refused:
-            extension.remark(refused)
 
     def _join(self, extension: Extension) -> None:
         """It is ready and its names were given out: the session has begun for it."""
@@ -370,6 +362,7 @@ class ExtensionHost:
             return
         self.panels.release(extension)
         self.interception.release(extension)
+        self._names.forget(extension)
         had = [self._commands.release(extension.name), self._tools.release(extension)]
         if any(had):
             self._surface.publish(ExtRegistered(extension=extension.name, commands=[], tools=[]))
@@ -380,5 +373,5 @@ class ExtensionHost:
 
     def states(self) -> list[ExtensionInfo]:
         """One row for each extension that was found, whatever became of it, in load order."""
-        home = self._around.home
-        return Listing(self._discovery, self._extensions, self._commands, self._tools, home).rows()
+        around = (self._commands, self._tools, self._names, self._around.home)
+        return Listing(self._discovery, self._extensions, *around).rows()

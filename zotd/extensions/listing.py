@@ -13,6 +13,7 @@ from zotd.protocol.session import ExtensionInfo, ExtensionState
 if TYPE_CHECKING:
     from zotd.extensions.commands import Commands
     from zotd.extensions.extension import Extension
+    from zotd.extensions.names import Names
     from zotd.extensions.tools import Tools
 
 
@@ -25,12 +26,14 @@ class Listing:
         extensions: Mapping[str, Extension],
         commands: Commands,
         tools: Tools,
+        names: Names,
         home: Path,
     ) -> None:
         self._found = found
         self._extensions = extensions
         self._commands = commands
         self._tools = tools
+        self._names = names
         self._home = home
 
     def rows(self) -> list[ExtensionInfo]:
@@ -55,6 +58,7 @@ class Listing:
             log_path=str(extension_log(self._home, located.name)),
             commands=self._commands.of(located.name) if running else [],
             tools=self._tools.of(located.name) if running else [],
+            shadowed=self._names.lost(running) if running else [],
         )
 
     def _broken(self, error: LoadError) -> ExtensionInfo:

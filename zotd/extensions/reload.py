@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zotd.agent.ports import Hooks, Refused, Verdict
 from zotd.extensions.discovery import Discovery
+from zotd.extensions.shadow import Shadow
 from zotd.protocol.content import ToolCall
 
 
@@ -81,12 +82,11 @@ class Former:
         """It came up again: what it does not register now is free."""
         self._commands = {name: owner for name, owner in self._commands.items() if owner != extension}
 
-    def refusal(self, command: str, extension: str) -> str:
-        """Why `extension` cannot have a command; "" when it can."""
-        owner = self._commands.get(command.removeprefix("/").casefold(), extension)
-        if owner == extension:
-            return ""
-        return f"command {command} was refused: extension {owner} had it and has not come back"
+    def shadow_of(self, command: str, extension: str) -> Shadow | None:
+        """Why `extension` cannot have a command; None when it can."""
+        name = command.removeprefix("/")
+        owner = self._commands.get(name.casefold(), extension)
+        return None if owner == extension else Shadow("command", name, owner, "had it and has not come back")
 
 
 class SteadyHooks:

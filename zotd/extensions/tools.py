@@ -10,6 +10,7 @@ from zotd.agent.ports import ToolOutcome
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AskFailed
+from zotd.extensions.shadow import Shadow
 from zotd.extensions.tool_content import outcome_of
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.frames import RegisterTool, ToolCallFrame, ToolResultFrame
@@ -36,7 +37,7 @@ class Tools:
         self._limits = limits
         self._by_name: dict[str, ExtensionTool] = {}
 
-    def claim(self, extension: Extension, frame: RegisterTool) -> str:
+    def claim(self, extension: Extension, frame: RegisterTool) -> str | Shadow:
         """Give a name to an extension. Returns "" or why it cannot have it.
 
         Registering a tool again replaces what was said about it.
@@ -46,10 +47,10 @@ class Tools:
             named = name[: self._limits.log_chars]
             return f"tool {named!r} was refused: expected 1 to 64 of the characters A-Z a-z 0-9 _ -"
         if name in BUILT_IN:
-            return f"tool {name} is shadowed: it is built in"
+            return Shadow("tool", name)
         owner = self._by_name.get(name)
         if owner is not None and owner.extension.name != extension.name:
-            return f"tool {name} is shadowed: extension {owner.extension.name} has it"
+            return Shadow("tool", name, owner.extension.name)
         kind = frame.schema.get("type")
         if kind not in (None, "object"):
             return f"tool {name} was refused: the type of its schema is {kind!r}, expected 'object'"

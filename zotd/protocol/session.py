@@ -100,6 +100,21 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     preview: Preview
 
 
+class ShadowedName(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command or a tool that an extension wanted to register, and that somebody else has.
+
+    kind: `command` or `tool`.
+    name: a command's is without the slash.
+    by: the extension that has it, absent when it is built in.
+
+    Example: {"kind":"command","name":"deploy","by":"ci"}
+    """
+
+    kind: Literal["command", "tool"]
+    name: str
+    by: str | None = None
+
+
 class ExtensionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An extension as the host sees it.
 
@@ -112,6 +127,7 @@ class ExtensionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_path: absolute path of the file its stderr goes to.
     commands: names of the commands it owns, without the slash.
     tools: names of the tools it owns.
+    shadowed: names it wanted and does not have.
 
     Example: {"name":"hello","version":"1.0.0","dir":"/x/hello","scope":"flag","state":"ready","log_path":"/l/ext-hello.log","commands":["hello"],"tools":[]}
     """  # noqa: E501
@@ -125,6 +141,7 @@ class ExtensionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_path: str
     commands: list[str]
     tools: list[str]
+    shadowed: list[ShadowedName] = field(default_factory=list)
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,6 +23,7 @@ from zotd.protocol.session import (
     Preview,
     QueuedTurn,
     SessionInfo,
+    ShadowedName,
 )
 from zotd.protocol.theme import AnsiColor, Colors, Palette, RgbColor, Syntax, Theme, XtermColor
 
@@ -52,6 +53,7 @@ EVENT_SHAPES: tuple[StructType, ...] = (
     Preview,
     PendingApproval,
     ExtensionInfo,
+    ShadowedName,
 )
 FRAME_SHAPES: tuple[StructType, ...] = (PanelSpec, HostInfo)
 THEME_SHAPES: tuple[StructType, ...] = (Theme, Colors, Palette, Syntax, XtermColor, AnsiColor, RgbColor)
