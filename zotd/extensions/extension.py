@@ -105,6 +105,11 @@ class Extension:
 
     @property
     def running(self) -> bool:
+    @property
+    def dismissed(self) -> bool:
+        """Whether it was told to end, and did not end by itself before."""
+        return self._stopping and self.state != "failed"
+
         """Whether it is ready and has not ended."""
         return self.settled.is_set() and not self.gone
 

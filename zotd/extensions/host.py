@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks, failure_of
+from zotd.extensions.absent import Absent
 from zotd.extensions.asking import AskFailed, ExtensionGone
 from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of
 from zotd.extensions.discovery import Discovery, Located
@@ -99,7 +100,8 @@ class ExtensionHost:
         self._ending: asyncio.Task[None] | None = None
         self._over = False
         self._generation = 0
-        self.hooks = SteadyHooks(self.interception, lambda: self._generation, self.loaded)
+        self._absent = Absent(limits.intercept_s, self._starting, self._warn)
+        self.hooks = SteadyHooks(self.interception, self._absent, lambda: self._generation, self.loaded)
 
     # Life
 
@@ -152,6 +154,7 @@ class ExtensionHost:
             await self._calm()
             before = [extension for extension in self._extensions.values() if not extension.gone]
             self._former.remember({command.name: command.extension for command in self._commands.all()})
+            self._absent.remember(self.interception.decisions())
             self._generation += 1
             await self._stop_all()
             self._surface.renewed()
@@ -196,6 +199,7 @@ class ExtensionHost:
         self._former.expect(expected)
         self._discovery = found
         self._together = True
+        self._absent.expect(expected - {one.name for one in found.found if not one.manifest.exec})
         self._early.clear()
         runnable = [located for located in found.found if located.manifest.exec]
         if runnable:
@@ -234,7 +238,7 @@ class ExtensionHost:
         up = {extension.name for extension in self._extensions.values() if extension.running}
         self._tools.clear(but=expected - up)
         for name in up:
-            self._former.back(name)
+            self._back(name)
         early = [(extension, self._early.pop(name, [])) for name, extension in self._extensions.items()]
         for extension, frames in early:
             for frame in frames:
@@ -344,6 +348,16 @@ class ExtensionHost:
 
     def _announce(self, extension: Extension) -> None:
         if not extension.gone:
+    def _back(self, name: str) -> None:
+        self._former.back(name)
+        self._absent.back(name)
+
+    def _starting(self, name: str) -> bool:
+        return (extension := self._extensions.get(name)) is not None and extension.state == "starting"
+
+    def _warn(self, name: str, message: str) -> None:
+        self._surface.publish(ExtNotify(extension=name, level="warn", message=message))
+
             name = extension.name
             offers = ExtRegistered(
                 extension=name, commands=self._commands.of(name), tools=self._tools.of(name)
@@ -357,11 +371,14 @@ class ExtensionHost:
         )
         if not extension.gone:
             if not self._together:
-                self._former.back(extension.name)
+                self._back(extension.name)
                 self._join(extension)
             return
         self.panels.release(extension)
         self.interception.release(extension)
+        if extension.error:
+            self._absent.fell(extension.name, self.interception.decisions().get(extension.name, ()))
+        self._absent.changed()
         self._names.forget(extension)
         had = [self._commands.release(extension.name), self._tools.release(extension)]
         if any(had):

@@ -80,6 +80,14 @@ class Interception:
         if missed := self._missed.pop(extension, 0):
             extension.remark(f"{missed} events were dropped because it did not read")
 
+    def decisions(self) -> dict[str, list[str]]:
+        """What each interceptor, by its name, decides on."""
+        found: dict[str, list[str]] = {}
+        for event, extensions in self._interceptors.items():
+            for extension in extensions:
+                found.setdefault(extension.name, []).append(event)
+        return found
+
     # Observing
 
     def started(self, extension: Extension) -> None:
@@ -171,11 +179,15 @@ class Interception:
         return passed
 
     async def _answer(self, extension: Extension, question: EventIntercept) -> InterceptResponse | None:
-        """What one extension says; None, of which whoever is attached is warned, when that is no answer."""
+        """What one extension says; None, of which whoever is attached is warned, when that is no answer.
+
+        There is no warning about one that was told to end: it, or who comes in its place, is asked again.
+        """
         try:
             return await extension.ask(question, self._limits.intercept_s, InterceptResponse)
         except AskFailed as failure:
-            self._warn(extension.name, f"{failure}: the {question.event} was allowed")
+            if not extension.dismissed:
+                self._warn(extension.name, f"{failure}: the {question.event} was allowed")
             return None
 
     def _warn(self, extension: str, message: str) -> None:

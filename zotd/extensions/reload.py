@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zotd.agent.ports import Hooks, Refused, Verdict
+from zotd.extensions.absent import Absent
 from zotd.extensions.discovery import Discovery
 from zotd.extensions.shadow import Shadow
 from zotd.protocol.content import ToolCall
@@ -96,10 +97,18 @@ class SteadyHooks:
     """
 
     def __init__(
-        self, hooks: Hooks, generation: Callable[[], int], loaded: Callable[[], Awaitable[None]]
+        self,
+        hooks: Hooks,
+        absent: Absent,
+        generation: Callable[[], int],
+        loaded: Callable[[], Awaitable[None]],
     ) -> None:
-        """generation: changes when extensions are stopped. loaded: waits until they are back."""
+        """absent: who decided before and is not back though all were loaded.
+
+        generation: changes when extensions are stopped. loaded: waits until they were started again.
+        """
         self._hooks = hooks
+        self._absent = absent
         self._generation = generation
         self._loaded = loaded
         self._deciding = 0
@@ -112,30 +121,38 @@ class SteadyHooks:
             await self._decided.wait()
 
     def withholding(self) -> list[str]:
-        """As the hooks behind it."""
-        return self._hooks.withholding()
+        """As the hooks behind it, and who is on the way back there."""
+        return [*self._hooks.withholding(), *self._absent.withholding()]
 
     async def turn_start(self, step: int) -> Verdict:
         """As the hooks behind it, once these are loaded."""
-        return await self._decide(lambda: self._hooks.turn_start(step))
+        return await self._decide("turn_start", lambda: self._hooks.turn_start(step))
 
     async def tool_call(self, call: ToolCall) -> Verdict:
         """As the hooks behind it, once these are loaded."""
-        return await self._decide(lambda: self._hooks.tool_call(call))
+        return await self._decide("tool_call", lambda: self._hooks.tool_call(call))
 
     async def assistant_message(self, text: str) -> Verdict:
         """As the hooks behind it, once these are loaded."""
-        return await self._decide(lambda: self._hooks.assistant_message(text))
+        return await self._decide("assistant_message", lambda: self._hooks.assistant_message(text))
 
-    async def _decide(self, ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    async def _decide(self, event: str, ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
+        waited = -1
         while True:
             await self._loaded()
             generation = self._generation()
+            if waited != generation:
+                await self._absent.wait(event)
+                waited = generation
+                continue
             self._deciding += 1
             try:
                 verdict = await ask()
             finally:
                 self._deciding -= 1
                 self._decided.set()
-            if isinstance(verdict, Refused) or generation == self._generation():
+            if isinstance(verdict, Refused):
+                return verdict
+            if generation == self._generation():
+                self._absent.allowed(event)
                 return verdict
