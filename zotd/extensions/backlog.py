@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from zotd.protocol.frames import FromExtension
+from zotd.protocol.frames import FromExtension, Notify
 from zotd.wire.codec import encode_frame
 
 if TYPE_CHECKING:
     from zotd.extensions.extension import Extension
 
 _OVERHEAD = 256  # bytes that a short frame takes in memory beside its text
-_AT_ONCE = 256  # frames told before others get their turn
+_AT_ONCE = 64 * 1024  # bytes told before the listener is looked at again: what a pipe holds
 
 
 class Listener(Protocol):
@@ -66,7 +66,8 @@ class Backlog:
 
     def put(self, frame: FromExtension) -> None:
         """Keep a frame until the listener has caught up."""
-        size = len(encode_frame(frame)) + _OVERHEAD
+        size = len(frame.message) if type(frame) is Notify else len(encode_frame(frame))
+        size += _OVERHEAD
         self._waiting.append((frame, size))
         self._bytes += size
 
@@ -81,13 +82,11 @@ class Backlog:
         """Tell what waits as the listener catches up, until nothing is left and it is not behind."""
         while self.holding:
             await self._room()
-            for _ in range(_AT_ONCE):
-                if not self._waiting:
-                    self.holding = self._listener.full and not self._hurried
-                    break
-                self._next()
-                if self._listener.full and not self._hurried:
-                    break
+            told = 0
+            while self._waiting and told < _AT_ONCE:
+                told += self._next()
+            if not self._waiting:
+                self.holding = self._listener.full and not self._hurried
             await asyncio.sleep(0)
 
     def hurry(self) -> None:
@@ -103,13 +102,14 @@ class Backlog:
             self._next()
         self.holding = False
 
-    def _next(self) -> None:
+    def _next(self) -> int:
         waiting, size = self._waiting.popleft()
         self._bytes -= size
         if not isinstance(waiting, asyncio.Future):
             self._tell(waiting)
         elif not waiting.done():
             waiting.set_result(None)
+        return size
 
     async def _room(self) -> None:
         if self._hurried or not self._listener.full:
