@@ -91,7 +91,21 @@ async def test_a_tool_call_that_takes_longer_than_five_seconds_fails_when_they_a
         assert Limits().reload_s == 5
         failed = await outcome
         assert failed.is_error
-        assert failed.content == [Text("extension a exited: exit status 0")]
+        assert failed.content == [Text("extension a was stopped: extensions are being loaded anew")]
+
+
+@pytest.mark.promise("S67")
+async def test_a_command_that_waits_for_its_answer_fails_by_the_name_of_the_reload(stage: Stage) -> None:
+    class Silent(Peer):
+        def invoked(self, frame: Frame) -> None:
+            pass
+
+    peer = stage.enter("a", Silent(COMMAND))
+    async with stage.running() as host:
+        running = asyncio.ensure_future(run(host, "/go"))
+        await peer.next("command_invoked")
+        await host.reload()
+        assert (await running).error == "extension a was stopped: extensions are being loaded anew"
 
 
 async def test_what_ignores_shutdown_is_terminated_and_killed_in_a_reload_too(stage: Stage) -> None:

@@ -262,6 +262,20 @@ async def test_a_reload_while_others_use_it_says_that_it_was_not_started_anew(tm
         assert (await heard(other))["pid"] == before
 
 
+async def test_who_waits_while_its_session_loads_extensions_anew_is_told_so(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with two(tmp_path, TOOL, reload_s=0.05) as (_, a, one, _, _):
+        tool = a.toolbox.get("work")
+        assert tool is not None
+        calling = asyncio.create_task(tool.run(ToolCall("t", "work", {"gate": str(gate)}), lambda text: None))
+        writer = await asyncio.to_thread(os.open, gate, os.O_WRONLY)
+        await one.reload()
+        outcome = await calling
+        assert outcome.content == [Text("extension team was stopped: extensions are being loaded anew")]
+        os.close(writer)
+
+
 async def test_who_leaves_waits_no_longer_and_the_others_are_not_disturbed(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

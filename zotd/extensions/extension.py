@@ -57,6 +57,7 @@ class Extension:
     capabilities: what its `hello` listed. calls: of its tools, those that run.
     rank: its place in load order, which is the order in which extensions are asked.
     shared_with: how many other sessions kept its process when this one left.
+    parting: what is said of it to who waits for an answer when it is stopped, after its name.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Extension:
         self.capabilities: frozenset[str] = frozenset()
         self.rank = 0
         self.shared_with = 0
+        self.parting = "was stopped"
         self.calls = RunningCalls()
         self.log_path = extension_log(surroundings.home, located.name)
         self._surroundings = surroundings
@@ -292,7 +294,7 @@ class Extension:
         if self._quiet is not None:
             self._quiet.cancel()
         self.remark(how)
-        self._questions.fail(f"extension {self.name} {how}")
+        self._questions.fail(f"extension {self.name} {self.parting if self._stopping else how}")
         if self._stopping:
             self.state = "stopped"
         else:

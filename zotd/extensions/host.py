@@ -156,6 +156,8 @@ class ExtensionHost:
             self._former.remember({command.name: command.extension for command in self._commands.all()})
             self._absent.remember(self.interception.decisions())
             self._generation += 1
+            for extension in before:
+                extension.parting = "was stopped: extensions are being loaded anew"
             await self._stop_all()
             self._surface.renewed()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it

@@ -210,8 +210,10 @@ class Member(Extension):
                 if not isinstance(question, EventIntercept):
                     await self._backlog.passed()
                 return got
-        except TimeoutError:  # the process goes on with its other sessions, this one waits no longer
-            raise ExtensionGone(f"extension {self.name} was stopped") from None
+        except (TimeoutError, ExtensionGone):  # the process may go on with its other sessions
+            if not self._stopping:
+                raise
+            raise ExtensionGone(f"extension {self.name} {self.parting}") from None
         finally:
             self._asking.discard(until_left)
 
