@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import pytest
 
-from tests.clients import Machine
-from zotd.cli.flags import UsageError, parse
+from tests.clients import ROOT, Machine
+from zotd.cli.flags import LATER, UNNEEDED, UsageError, parse
 
 LEVELS = "off, minimum, minimal, low, medium, high, xhigh, max, maximum"
 
@@ -106,3 +107,38 @@ def test_a_missing_directory_is_named_and_not_made(machine: Machine) -> None:
     path = machine.root / "run" / "zotd.sock"
     assert f"there is no directory {path.parent}" in refused(machine, f"unix:{path}")
     assert not path.parent.exists()
+
+
+PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+
+def test_help_and_the_page_have_the_same_exit_codes() -> None:
+    told = dict(re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE))
+    codes = parse(["--help"]).help_text.partition("exit codes:")[2]
+    assert re.findall(r"\d+", codes) == [*told]
+
+
+def test_the_page_names_every_flag_that_help_leaves_out() -> None:
+    _, _, waiting = PAGE.partition("## Flags that wait")
+    refused, _, accepted = waiting.partition("\n## ")[0].partition("exit 2")
+    assert set(re.findall(r"(?<!\S)`?(-[\w-]+)", refused)) == set(LATER)
+    assert set(re.findall(r"`(--[\w-]+)`", accepted)) == {"--approval", *UNNEEDED}
+    shown = set(re.findall(r"(?<!\S)--[\w-]+", parse(["--help"]).help_text))
+    assert not shown & {*LATER, *UNNEEDED}
+    assert parse([*UNNEEDED, "-p", "x"]).prompt == "x"
+
+
+@pytest.mark.parametrize(
+    "argv", [["ext"], ["ext", "list"], ["ext", "install", "./x"], ["--cwd", "/", "ext", "doctor"]]
+)
+def test_a_command_that_is_not_there_yet_says_what_to_do_instead(argv: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(argv)
+    said = str(caught.value)
+    assert said.startswith("zotd ext is not there yet: ")
+    assert "--ext DIR" in said
+    assert "$ZOT_HOME/extensions" in said
+
+
+def test_its_name_can_still_be_the_beginning_of_a_prompt() -> None:
+    assert parse(["-p", "ext", "list"]).prompt == "ext list"

@@ -27,6 +27,8 @@ LATER = {
     "--fallback-model": "retries",
 }
 """Flags of zot and of later versions, with what each waits for. They are refused, never ignored."""
+UNNEEDED = ("--with-skills", "--no-session")
+"""Flags of zot that ask for what is so anyway: taken, and left out of the help."""
 
 _EPILOG = """\
 modes:
@@ -38,7 +40,8 @@ modes:
   zotd model install smollm2 fetch the smallest of them
 
 exit codes:
-  0 answered, 1 agent or provider error, 2 usage, 4 a limit, 5 credentials, 124 time-out, 130 interrupted
+  0 answered, 1 agent or provider error, 2 usage, 3 blocked by an extension, 4 a limit, 5 credentials,
+  124 time-out, 130 interrupted
 """
 
 
@@ -116,6 +119,11 @@ def _settled(known: argparse.Namespace) -> Flags:
         words = words[1:]
     if mode == "rpc" and words:
         raise UsageError(f"rpc takes no prompt, got {words[0]!r}: prompts come over the connection")
+    if not mode and words[:1] == ["ext"]:
+        raise UsageError(
+            "zotd ext is not there yet: put an extension's folder into $ZOT_HOME/extensions to install it, "
+            "or give it with --ext DIR for one run; its log is $ZOT_HOME/logs/ext-NAME.log"
+        )
     if not mode:
         raise UsageError("say how to run: -p PROMPT, --json PROMPT or rpc (zotd --help lists all)")
     if known.listen and mode != "rpc":
@@ -198,8 +206,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--no-ext", "--no-extensions", action="store_true", help="load no installed extensions")
     add("--no-skill", "--no-skills", action="store_true", help="have no skills")
-    add("--with-skills", action="store_true", help=argparse.SUPPRESS)
-    add("--no-session", action="store_true", help=argparse.SUPPRESS)
+    for flag in UNNEEDED:
+        add(flag, action="store_true", help=argparse.SUPPRESS)
     add("--approval", type=_approval, metavar="auto", help="tools run without asking")
     add("--timeout", type=_seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
     add("--max-steps", type=_count, default=0, metavar="N", help="model calls in one turn (exit 4)")
