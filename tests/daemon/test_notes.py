@@ -126,8 +126,8 @@ def test_print_mode_writes_notes_on_standard_error(machine: Machine) -> None:
 class Board:
     """Notes, and what left."""
 
-    def __init__(self, kept: int = 256) -> None:
-        self.notes = Notes(self.publish, kept)
+    def __init__(self, kept: int = 256, most: int = 1_000) -> None:
+        self.notes = Notes(self.publish, kept, most)
         self.left: list[Event] = []
 
     def publish(self, event: Event) -> None:
@@ -177,3 +177,41 @@ def test_the_oldest_note_makes_room_and_failures_last() -> None:
         board.notes.fail("c", str(number))
     assert [event.message for event in board.standing] == ["2", "3", "4"]
     assert failure not in board.standing
+
+
+def test_notes_together_have_a_bound_in_bytes() -> None:
+    board = Board(most=100)
+    board.notes.fail("a", "broken")
+    (failure,) = board.standing
+    for letter in "bcd":
+        board.publish(notice(letter * 40))
+    assert [event.message[0] for event in board.standing] == ["b", "c", "d"]
+    assert (board.standing[0], board.standing[1].message) == (failure, "c" * 40)
+    board.publish(notice("\u00e9" * 30))
+    assert [event.message[:3] for event in board.standing] == ["bro", "\u00e9" * 3]
+    board.publish(ExtClearNotes(extension="a"))
+    board.publish(notice("x" * 90))
+    assert [event.message[0] for event in board.standing] == ["b", "x"]
+
+
+def test_a_note_that_is_too_long_is_cut_and_the_log_says_so(machine: Machine) -> None:
+    stage = Stage(machine, "pup")
+    stage.say("pup", {**NOTE, "message": "\u2028" * 2**19})
+    assert stage.event("ext_notify")["message"] == "\u2028" * (2**20 // 3)
+    assert "a note was cut to its first 1,048,576 bytes: it has 524,288 characters" in stage.log("pup")
+
+
+@pytest.mark.parametrize("action", ["display", "insert"])
+def test_an_answer_that_is_too_long_is_cut(machine: Machine, action: str) -> None:
+    stage = Stage(machine, "pup", capabilities={"insert": True})
+    stage.say("pup", response(action, **{action: "x" * (2**20 + 1)}))
+    assert stage.event(f"ext_{action}")["text"] == "x" * 2**20
+    assert f"the answer to /pup, {action}, was cut" in stage.log("pup")
+
+
+def test_a_prompt_that_is_too_long_is_refused(machine: Machine) -> None:
+    stage = Stage(machine, "pup")
+    turn = stage.say("pup", response("prompt", prompt="x" * (2**20 + 1)))
+    stage.event("done", turn_id=turn)
+    assert "gave a prompt that is too long" in stage.state["notes"][0]["text"]
+    assert stage.state["message_count"] == 0

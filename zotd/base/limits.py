@@ -20,6 +20,8 @@ class Limits:
     """One JSON value on any wire: room for a large image, small enough to refuse a runaway."""
 
     # Extensions
+    manifest_bytes: int = 256 * KIB
+    """One `extension.json`."""
     hello_s: float = 60.0
     """From spawn to `hello`: a cold `npx` compiles for many seconds."""
     ready_together_s: float = 3.0
@@ -52,6 +54,8 @@ class Limits:
     """Said by an extension while a client is behind; beyond it the extension has to wait as well."""
     lagging_s: float = 1.0
     """How long sessions that share an extension wait for one whose client is that far behind."""
+    note_bytes: int = MIB
+    """One text that an extension shows: more than a person reads, and far below a frame, however escaped."""
     log_chars: int = 200
     """Of a bad line, quoted in a log."""
     log_tail_bytes: int = MIB
@@ -61,6 +65,8 @@ class Limits:
     panel_row_chars: int = 4_000
     """Of one row, title or footer: a multiple of any terminal's width, colours included."""
 
+    spawn_s: float = 5.0
+    """For a program to be started; milliseconds are usual, unless who starts them was stopped."""
     contained_s: float = 2.0
     """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""
 
@@ -135,6 +141,8 @@ class Limits:
     """How long a turn waits for a client that reads nothing before that client is cut off."""
     notes_kept: int = 256
     """Notes of extensions that stand in one session; the oldest go first."""
+    notes_bytes: int = 4 * MIB
+    """All of them together: whoever comes later is sent them at once."""
     orphan_s: float = 600.0
     """A session that has no client, no turn and no queue is closed after this: editors restart."""
     requests_in_flight: int = 64

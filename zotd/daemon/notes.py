@@ -11,10 +11,12 @@ from zotd.protocol.events import Event, ExtClearNotes, ExtDisplay, ExtNotify
 class Notes:
     """The fold of a session's notes. A failure stands through prompts, until it is cleared expressly."""
 
-    def __init__(self, publish: Callable[[Event], None], kept: int) -> None:
-        """publish: how an event leaves the session. kept: notes that can stand at once."""
+    def __init__(self, publish: Callable[[Event], None], kept: int, most: int) -> None:
+        """publish: how an event leaves the session. kept: notes that can stand at once. most: their bytes."""
         self._publish = publish
         self._kept = kept
+        self._most = most
+        self._bytes = 0
         self._rows: list[tuple[dict[str, Any], ExtNotify | ExtDisplay]] = []
         self._failures: list[ExtNotify] = []
 
@@ -52,14 +54,21 @@ class Notes:
         """
         if isinstance(event, ExtNotify | ExtDisplay):
             self._rows.append((wire, event))
-            if len(self._rows) > self._kept:
+            self._bytes += _size(event)
+            while len(self._rows) > self._kept or self._bytes > self._most:
                 passing = (at for at, (_, row) in enumerate(self._rows) if row not in self._failures)
-                del self._rows[next(passing, 0)]
+                self._bytes -= _size(self._rows.pop(next(passing, 0))[1])
         elif isinstance(event, ExtClearNotes):
             self._rows = [row for row in self._rows if row[1].extension != event.extension]
+            self._bytes = sum(_size(row) for _, row in self._rows)
             return [failure for failure in self._failures if failure.extension == event.extension]
         return []
 
     def _clear(self, owners: list[str]) -> None:
         for extension in dict.fromkeys(owners):
             self._publish(ExtClearNotes(extension=extension))
+
+
+def _size(event: ExtNotify | ExtDisplay) -> int:
+    text = event.message if isinstance(event, ExtNotify) else event.text
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

@@ -93,7 +93,7 @@ class Session:
         self._worker: asyncio.Task[None] | None = None
         self._turns: dict[str, asyncio.Future[Outcome]] = {}
         self.commands = Commands(self, tasks)
-        self.notes = Notes(self.publish, limits.notes_kept)
+        self.notes = Notes(self.publish, limits.notes_kept, limits.notes_bytes)
         self.panels: dict[str, dict[str, Any]] = {}
         self.context = ContextUse(window=model.window)
         self._partial: list[str] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from zotd.extensions.text import within
 from zotd.extensions.shadow import Shadow
 from zotd.protocol.frames import CommandResponse, PanelSpec
 
@@ -84,6 +86,18 @@ def answer_of(extension: str, name: str, response: CommandResponse) -> CommandAn
     return CommandAnswer(
         extension, name, action, text or "", error or None, panel if action == "open_panel" else None
     )
+
+
+def bounded(answer: CommandAnswer, most: int, remark: Callable[[str], None]) -> CommandAnswer:
+    """The same, no text of which has more than `most` bytes. A prompt is taken whole or not at all."""
+    what = f"the answer to /{answer.name}"
+    error = within(answer.error or "", most, remark, f"{what}, an error,") or None
+    if answer.action == "open_panel":  # panels have bounds of their own
+        return replace(answer, error=error)
+    text = within(answer.text, most, remark, f"{what}, {answer.action},")
+    if answer.action == "prompt" and len(text) < len(answer.text) and not error:
+        error = f"command /{answer.name} of extension {answer.extension} gave a prompt that is too long"
+    return replace(answer, text=text, error=error)
 
 
 class Commands:

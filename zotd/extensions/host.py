@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -12,7 +12,7 @@ from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks, failure_of
 from zotd.extensions.absent import Absent
 from zotd.extensions.asking import AskFailed, ExtensionGone
-from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of
+from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of, bounded
 from zotd.extensions.discovery import Discovery, Located
 from zotd.extensions.intercept import Interception
 from zotd.extensions.listing import Listing
@@ -21,6 +21,7 @@ from zotd.extensions.panels import Panels
 from zotd.extensions.program import Surroundings
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
 from zotd.extensions.submissions import Submissions
+from zotd.extensions.text import within
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
 from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
@@ -59,7 +60,7 @@ class ExtensionHost:
 
     def __init__(
         self,
-        discover: Callable[[], Discovery],
+        discover: Callable[[], Awaitable[Discovery]],
         around: Surroundings,
         *,
         surface: Surface,
@@ -110,7 +111,7 @@ class ExtensionHost:
         get together. Names are given out then, in load order; slower extensions join when they are ready.
         """
         async with self._changing:
-            await self._settle(self._begin())
+            await self._settle(await self._begin())
 
     def use_model(self, provider: str, model: str) -> None:
         """Another model: extensions that are started from now on are told of it."""
@@ -161,7 +162,7 @@ class ExtensionHost:
             await self._stop_all()
             self._surface.renewed()
             self._scope = self._new_scope(self._limits)  # what the last generation started has ended with it
-            await self._settle(self._begin())
+            await self._settle(await self._begin())
             return self._outcome(before)
 
     async def _calm(self) -> None:
@@ -191,17 +192,17 @@ class ExtensionHost:
             await asyncio.wait(self._lives)
         await self._scope.close()
 
-    def _begin(self) -> set[str]:
+    async def _begin(self) -> set[str]:
         """Start what is found and tell of what cannot be.
 
         Returns the extensions whose names of before stay theirs until they come up.
         """
-        found = self._discover()
+        found = await self._discover()
         expected = self._former.shadow(found)
         self._former.expect(expected)
+        self._absent.expect(expected - {one.name for one in found.found if not one.manifest.exec})
         self._discovery = found
         self._together = True
-        self._absent.expect(expected - {one.name for one in found.found if not one.manifest.exec})
         self._early.clear()
         runnable = [located for located in found.found if located.manifest.exec]
         if runnable:
@@ -296,7 +297,7 @@ class ExtensionHost:
             response = await extension.ask(question, self._limits.command_s, CommandResponse)
         except AskFailed as failure:
             return CommandAnswer(whose, name, "noop", "", str(failure))
-        answer = answer_of(whose, name, response)
+        answer = bounded(answer_of(whose, name, response), self._limits.note_bytes, extension.remark)
         if answer.action in ("display", "insert") and not (answer.text or answer.error):
             extension.remark(f"command /{name} answered with an empty {answer.action}: nothing is shown")
         if answer.panel is not None and (answer.error or self.panels.open(extension, answer.panel, turn_id)):
@@ -318,7 +319,8 @@ class ExtensionHost:
         match frame:
             case Notify(message=message, level=level):
                 known: NoteLevel = level if level in LEVELS else "info"  # type: ignore[assignment]
-                self._surface.publish(ExtNotify(extension=extension.name, level=known, message=message))
+                shown = within(message, self._limits.note_bytes, extension.remark, "a note")
+                self._surface.publish(ExtNotify(extension=extension.name, level=known, message=shown))
             case ClearNotes():
                 self._surface.publish(ExtClearNotes(extension=extension.name))
             case _ if self._together and isinstance(frame, HELD):
@@ -348,8 +350,6 @@ class ExtensionHost:
             self._announce(extension)
             self.interception.started(extension)
 
-    def _announce(self, extension: Extension) -> None:
-        if not extension.gone:
     def _back(self, name: str) -> None:
         self._former.back(name)
         self._absent.back(name)
@@ -360,6 +360,8 @@ class ExtensionHost:
     def _warn(self, name: str, message: str) -> None:
         self._surface.publish(ExtNotify(extension=name, level="warn", message=message))
 
+    def _announce(self, extension: Extension) -> None:
+        if not extension.gone:
             name = extension.name
             offers = ExtRegistered(
                 extension=name, commands=self._commands.of(name), tools=self._tools.of(name)
@@ -376,11 +378,11 @@ class ExtensionHost:
                 self._back(extension.name)
                 self._join(extension)
             return
-        self.panels.release(extension)
-        self.interception.release(extension)
         if extension.error:
             self._absent.fell(extension.name, self.interception.decisions().get(extension.name, ()))
         self._absent.changed()
+        self.panels.release(extension)
+        self.interception.release(extension)
         self._names.forget(extension)
         had = [self._commands.release(extension.name), self._tools.release(extension)]
         if any(had):
