@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,25 @@ async def test_a_broken_manifest_does_not_give_its_name_to_one_it_shadowed(world
         assert [(row.name, row.state) for row in host.states()] == [("guard", "shadowed"), ("ours", "failed")]
         (ours / "extension.json").unlink()
         assert (await host.reload()).ready == ["guard"]
+        assert host.find("/global") is not None
+
+
+@pytest.mark.promise("S68")
+@pytest.mark.parametrize("gone", ["directory", "manifest"])
+async def test_a_given_directory_that_was_removed_hides_its_namesake_no_longer(
+    world: World, gone: str
+) -> None:
+    world.add("plays", "guard", frames=[command("global")])
+    ours = world.add("plays", "../../project/ours", name="guard", frames=[command("local")])
+    world.explicit = [ours]
+    async with world.running() as host:
+        assert host.find("/local") is not None
+        if gone == "directory":
+            shutil.rmtree(ours)
+        else:
+            (ours / "extension.json").unlink()
+        done = await host.reload()
+        assert (done.ready, len(done.errors)) == (["guard"], 1)
         assert host.find("/global") is not None
 
 

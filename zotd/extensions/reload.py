@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zotd.agent.ports import Hooks, Refused, Verdict
 from zotd.extensions.absent import Absent
-from zotd.extensions.discovery import Discovery
+from zotd.extensions.discovery import MANIFEST, Discovery
 from zotd.extensions.shadow import Shadow
 from zotd.protocol.content import ToolCall
 
@@ -62,7 +62,7 @@ class Former:
         broken = {
             self._directories[error.directory]
             for error in found.errors
-            if error.directory in self._directories
+            if error.path.name == MANIFEST and error.directory in self._directories  # else it was removed
         }
         for located in [located for located in found.found if located.name in broken]:
             if self._directories.get(located.directory) != located.name:
