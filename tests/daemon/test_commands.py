@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -245,3 +246,12 @@ def test_tools_are_listed_with_their_owner_and_whether_the_model_knows_them(mach
         "active": True,
     }
     assert (tools["later"]["deferred"], tools["later"]["active"]) == (True, False)
+
+
+def test_a_log_that_became_a_pipe_is_an_empty_one(machine: Machine) -> None:
+    stage = Stage(machine, "pup")
+    path = machine.home / "logs" / "ext-pup.log"
+    stage.call("command/list")
+    path.unlink()
+    os.mkfifo(path)
+    assert stage.call("extension/log", name="pup") == {"text": "", "path": str(path)}

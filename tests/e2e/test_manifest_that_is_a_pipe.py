@@ -15,5 +15,5 @@ def test_a_manifest_that_is_a_pipe_is_refused_and_prompts_are_served(machine: Ma
     client.send({"type": "prompt", "message": "hi", "id": 1})
     failed = client.until("ext_state")[-1]
     assert failed["state"] == "failed"
-    assert "not a regular file" in failed["error"]
+    assert "expected a regular file" in failed["error"]
     assert client.until("done")[-1]["stop"] == "end_turn"

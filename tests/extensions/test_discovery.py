@@ -255,7 +255,7 @@ def test_a_manifest_that_cannot_be_read_is_an_error_and_not_an_absence(places: P
     (places.home / "extensions" / "dangling" / "extension.json").symlink_to("nothing")
     (places.home / "extensions" / "folder" / "extension.json").mkdir()
     messages = [error.message for error in places.discover().errors]
-    assert messages == ["is a symbolic link to nothing", "cannot be read: Is a directory"]
+    assert messages == ["is a symbolic link to nothing", "cannot be read: expected a regular file"]
 
 
 def test_discovery_leaves_no_trace(places: Places) -> None:
@@ -263,3 +263,25 @@ def test_discovery_leaves_no_trace(places: Places) -> None:
     before = sorted(os.walk(places.cwd.parent))
     places.discover()
     assert sorted(os.walk(places.cwd.parent)) == before
+
+
+@pytest.mark.parametrize(
+    ("manifest", "key"),
+    [({"exec": "./a\0"}, "exec"), ({"exec": "\0"}, "exec"), ({"args": ["a", "b\0c"]}, "args[1]")],
+)
+def test_what_no_program_can_be_started_with_is_an_error_of_the_manifest(
+    places: Places, manifest: dict[str, Any], key: str
+) -> None:
+    places.installed("a", **manifest)
+    (error,) = places.discover().errors
+    assert (error.key, error.message) == (key, "expected a text without NUL characters")
+
+
+def test_a_manifest_that_is_a_pipe_or_huge_is_told_of_and_nothing_waits(places: Places) -> None:
+    pipe = places.installed("pipe") / "extension.json"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    places.installed("tall", description="x" * 1024 * 1024)
+    messages = [error.message for error in places.discover().errors]
+    assert messages[0] == "cannot be read: expected a regular file"
+    assert messages[1].startswith("expected at most 262144 bytes, got 1048")

@@ -101,3 +101,20 @@ async def test_a_daemon_that_left_its_session_is_gone_with_its_extension(world: 
         pid = int((directory / "daemon.pid").read_text())
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_a_log_that_is_a_pipe_holds_nobody_up(world: World) -> None:
+    for name in ("a", "b"):
+        world.add("plays", name)
+    (world.home / "logs").mkdir()
+    os.mkfifo(world.home / "logs" / "ext-a.log")
+    reader = os.open(world.home / "logs" / "ext-a.log", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        async with world.running() as host:
+            rows = {row.name: row for row in host.states()}
+            assert rows["b"].state == "ready"
+            assert rows["a"].state == "failed"
+            assert "did not start: " in (rows["a"].error or "")
+            assert "expected a regular file" in (rows["a"].error or "")
+    finally:
+        os.close(reader)

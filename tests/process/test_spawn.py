@@ -301,6 +301,8 @@ async def test_what_is_no_program_says_so(scope: Scope, tmp_path: Path) -> None:
     )
     assert "built for another system" in await _fault(scope, ["./loader"], tmp_path)
     assert "is a directory" in await _fault(scope, [str(tmp_path)], tmp_path)
+    os.mkfifo(tmp_path / "pipe", 0o755)
+    assert "pipe is not a regular file" in await _fault(scope, ["./pipe"], tmp_path)
     assert "cannot be run" in await _fault(scope, [_script(tmp_path / "odd", "#!/etc/passwd")], tmp_path)
 
 
@@ -313,3 +315,4 @@ async def test_a_bad_working_directory_is_not_blamed_on_the_program(scope: Scope
 async def test_arguments_that_the_system_refuses_are_explained(scope: Scope, tmp_path: Path) -> None:
     assert "too long for the system" in await _fault(scope, ["true", "x" * 10_000_000], tmp_path)
     assert "null byte" in await _fault(scope, ["true", "a\0b"], tmp_path)
+    assert "null byte" in await _fault(scope, ["./a\0b"], tmp_path)

@@ -31,6 +31,22 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return handle
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder, as far as one may know."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # the one above it may be listed and not entered
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file, as far as one may know."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def read_bytes(path: Path, size: int) -> bytes | None:
     """The content of a file of at most `size` bytes, None where there is none. Raises BadFile."""
     start = _read(path, size, whole=True)

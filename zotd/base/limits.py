@@ -22,6 +22,8 @@ class Limits:
     # Extensions
     manifest_bytes: int = 256 * KIB
     """One `extension.json`."""
+    manifest_bytes: int = 256 * KIB
+    """One `extension.json`."""
     hello_s: float = 60.0
     """From spawn to `hello`: a cold `npx` compiles for many seconds."""
     ready_together_s: float = 3.0

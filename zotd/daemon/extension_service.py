@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from zotd.base.files import open_regular
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.session import Session
 from zotd.extensions.asking import AskFailed
@@ -134,10 +136,10 @@ def _then(act: Callable[[], Callable[[], None]]) -> Then:
 def _tail(path: Path, lines: int, most: int) -> str:
     """The last lines of a file that others write to; empty while there is none."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - most))
             text = file.read(most).decode("utf-8", "replace")
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return "".join(text.splitlines(keepends=True)[-lines:]) if lines else ""

@@ -16,11 +16,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import orjson
 
+from zotd.base.files import BadFile, is_file, is_folder, read_bytes
+from zotd.base.limits import Limits
 from zotd.protocol.manifest import Manifest
 
 MANIFEST = "extension.json"
 THEMES = ("theme.json", "themes/theme.json")
-BOM = b"\xef\xbb\xbf"
+MANIFEST_BYTES = Limits().manifest_bytes
 
 Scope: TypeAlias = Literal["flag", "project", "global"]
 
@@ -155,7 +157,7 @@ def _candidates(
             errors.append(LoadError(place, "", f"cannot be listed: {error.strerror}", scope))
             continue
         for child in children:
-            if child.is_dir():
+            if is_folder(child):
                 yield child, scope
 
 
@@ -173,19 +175,13 @@ def read_manifest(directory: Path) -> Manifest | None:
     """The manifest in `directory`, None if there is no such file. Raises ManifestError."""
     path = directory / MANIFEST
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe without a writer never ends
-            raise ManifestError(path, "", "cannot be read: not a regular file")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        if not path.is_symlink():
-            return None
-        raise ManifestError(path, "", "is a symbolic link to nothing") from None
-    except NotADirectoryError:
+        data = read_bytes(path, MANIFEST_BYTES)
+    except BadFile as bad:
+        raise ManifestError(path, "", bad.message) from None
+    if data is None:
         return None
-    except OSError as error:
-        raise ManifestError(path, "", f"cannot be read: {error.strerror}") from None
     try:
-        value = orjson.loads(data.removeprefix(BOM))
+        value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ManifestError(path, "", f"expected JSON: {error}") from None
     try:
@@ -220,6 +216,9 @@ def _check(path: Path, directory: Path, manifest: Manifest) -> None:
         raise ManifestError(
             path, "exec", f"expected a program to run; only an extension with {THEMES[0]} or skills has none"
         )
+    for key, word in [("exec", manifest.exec), *((f"args[{n}]", arg) for n, arg in enumerate(manifest.args))]:
+        if "\0" in word:
+            raise ManifestError(path, key, "expected a text without NUL characters")
     root = os.path.realpath(directory)
     for index, skill in enumerate(manifest.skills):
         if "\0" in skill or not Path(os.path.realpath(directory / skill)).is_relative_to(root):
@@ -228,4 +227,4 @@ def _check(path: Path, directory: Path, manifest: Manifest) -> None:
 
 def has_theme(directory: Path) -> bool:
     """Whether a theme lies in one of the two places the protocol document names."""
-    return any((directory / theme).is_file() for theme in THEMES)
+    return any(is_file(directory / theme) for theme in THEMES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from zotd.base.files import open_regular
+
 MARK = "[zotd] "
 _WIDTH = 2_000  # of one remark, in characters: enough for any error, too little to flood the file
 
@@ -13,11 +15,11 @@ class Journal:
     """An append-only file. One write a remark, so that lines of the extension and ours never mix."""
 
     def __init__(self, path: Path) -> None:
-        """Opens `path`, making its directory. Raises OSError."""
+        """Opens `path`, making its directory. Raises OSError, also for what is no regular file."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self.fd = os.open(path, flags, 0o600)  # an extension may print what only its user should see
+        # An extension may print what only its user should see: nobody else can read it.
+        self.fd = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def remark(self, text: str) -> None:
         """Add one line with our mark. A full disk must not end a session, so a failed write is let go."""

@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from zotd.base.files import open_regular
+
 _SHEBANG_BYTES = 256  # what Linux itself reads of a first line
 
 
@@ -60,6 +62,8 @@ def _fault_of_path(name: str, cwd: Path, env: Mapping[str, str]) -> str:
         return f"{path} does not exist; check the path, or build or install it"
     if path.is_dir():
         return f"{path} is a directory; name the program inside it"
+    if not path.is_file():
+        return f"{path} is not a regular file; name a program"
     if not os.access(path, os.X_OK):
         return f"{path} is not executable; run: chmod +x {_quoted(path)}"
     words = _shebang(path)
@@ -69,7 +73,7 @@ def _fault_of_path(name: str, cwd: Path, env: Mapping[str, str]) -> str:
         return _interpreter_missing(path, words[0])
     if words:
         return f"{words[0]}, named in the first line of {path}, cannot be run; check that it is a program"
-    if path.read_bytes()[:4] == b"\x7fELF":
+    if _head(path)[:4] == b"\x7fELF":
         return f"{path} was built for another system, or its loader is missing; install a build for this one"
     return f"{path} is neither a program nor a script; begin it with a line such as #!/usr/bin/env python3"
 
@@ -90,15 +94,25 @@ def _quoted(path: Path) -> str:
 
 def _shebang(path: Path) -> list[str]:
     """The words after `#!`, a carriage return at the end of the line kept on the last one."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_SHEBANG_BYTES)
-    except OSError:
-        return []
+    head = _head(path)
     if not head.startswith(b"#!"):
         return []
     line = head[2:].split(b"\n", 1)[0].decode("utf-8", "replace")
     return [word for word in line.replace("\t", " ").split(" ") if word.strip()]
+
+
+def _head(path: Path) -> bytes:
+    """How a program begins; empty when it cannot be read."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(handle, _SHEBANG_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
 
 
 def _on_path(name: str, cwd: Path, env: Mapping[str, str]) -> Path | None:

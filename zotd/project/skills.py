@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from zotd.base.files import BadFile, read_whole
+from zotd.base.files import BadFile, is_folder, read_whole
 from zotd.base.limits import Limits
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _candidates(
         for path in paths:
             if not os.path.lexists(path):
                 complaints.append(BadFile(path, f"is not there; extension {extension} names it in `skills`"))
-            elif not _is_folder(path):
+            elif not is_folder(path):
                 yield path, extension
             elif os.path.lexists(path / SKILL):
                 yield path / SKILL, extension
@@ -147,19 +147,12 @@ def _inside(place: Path, complaints: list[BadFile], deeper: bool = True) -> Iter
         complaints.append(BadFile(place, f"cannot be listed: {error.strerror}"))
         return
     for folder in folders:
-        if folder.name.startswith(".") or not _is_folder(folder):
+        if folder.name.startswith(".") or not is_folder(folder):
             continue
         if os.path.lexists(folder / SKILL):
             yield folder / SKILL
         elif deeper:
             yield from _inside(folder, complaints, deeper=False)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # the one above it may be listed and not entered
-        return False
 
 
 def read_skill(path: Path, extension: str, limits: Limits, spent: Spent) -> Skill | None:

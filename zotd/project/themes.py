@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zotd.base.files import BadFile, read_whole
+from zotd.base.files import BadFile, is_file, read_whole
 from zotd.protocol.theme import Palette, Theme
 
 PLACES = ("theme.json", "themes/theme.json")
@@ -68,7 +68,7 @@ def _candidates(
         if file.suffix == ".json" and not file.name.startswith("."):
             yield file, ""
     for extension, directory in extensions:
-        there = [directory / name for name in PLACES if (directory / name).is_file()]
+        there = [directory / name for name in PLACES if is_file(directory / name)]
         if there:
             yield there[0], extension
 
