@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zotd.base.paths import extension_log, zot_home
+from zotd.base.paths import absolute, extension_log, zot_home
 
 ON = """
 import sys
@@ -62,3 +62,11 @@ def test_an_empty_variable_is_none(empty: str) -> None:
 )
 def test_each_extension_has_one_log_and_none_leaves_the_directory(name: str, file: str) -> None:
     assert extension_log(Path("/home/zot"), name) == Path("/home/zot/logs") / file
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-that-name", "~nobody-of-that-name/zot"])
+def test_the_home_of_nobody_is_told_of_by_the_name_it_was_given_under(path: str) -> None:
+    with pytest.raises(FileNotFoundError, match=f"^ZOT_HOME {path}: there is no such user's home$"):
+        zot_home({"ZOT_HOME": path})
+    with pytest.raises(FileNotFoundError, match=f"^--cwd {path}: "):
+        absolute(path, "--cwd")

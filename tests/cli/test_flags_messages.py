@@ -76,6 +76,12 @@ def test_an_address_without_a_path_is_refused(machine: Machine) -> None:
     assert refused(machine, "unix:") == "zotd: --listen unix: names no path\n"
 
 
+def test_a_path_in_the_home_of_nobody_is_refused(machine: Machine) -> None:
+    assert "~nobody-of-that-name/s: there is no such user's home" in refused(
+        machine, "unix:~nobody-of-that-name/s"
+    )
+
+
 def test_a_file_where_the_socket_would_be_is_named_and_left_alone(machine: Machine) -> None:
     path = machine.root / "notes.txt"
     path.write_text("precious")

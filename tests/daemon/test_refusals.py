@@ -145,3 +145,22 @@ def test_the_state_of_a_session_shows_what_has_been_streamed_so_far(machine: Mac
     state = client.call("session/state", session_id=session)["session"]
     assert (state["busy"], state["partial_text"]) == (True, "one")
     client.call("turn/abort", session_id=session)
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"HOME": "/a\0"}, "$.env.HOME: expected a text without NUL characters"),
+        ({"A\0": "b"}, "$.env: 'A\\x00' is no name of a variable"),
+        ({"A=B": "c"}, "$.env: 'A=B' is no name of a variable"),
+        ({"": "c"}, "$.env: '' is no name of a variable"),
+    ],
+)
+def test_an_environment_that_no_program_could_have_is_refused(
+    machine: Machine, env: dict[str, str], said: str
+) -> None:
+    client = machine.rpc("--provider", "scripted")
+    client.greet()
+    error = client.error("session/new", env=env)
+    assert error["data"]["kind"] == "invalid_params"
+    assert said in error["message"]

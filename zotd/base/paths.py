@@ -12,11 +12,11 @@ def zot_home(environ: Mapping[str, str] | None = None) -> Path:
     """The directory that holds extensions, logs, models and sessions; it may not exist yet.
 
     `ZOT_HOME` wins, then `$XDG_STATE_HOME/zot` on any platform, then the platform's own place: the
-    protocol document's section on discovery gives them.
+    protocol document's section on discovery gives them. Raises OSError.
     """
     environ = os.environ if environ is None else environ
     if home := environ.get("ZOT_HOME"):
-        return Path(home).expanduser().absolute()
+        return absolute(home, "ZOT_HOME")
     if state := environ.get("XDG_STATE_HOME"):
         return Path(state) / "zot"
     platform: str = sys.platform
@@ -27,6 +27,14 @@ def zot_home(environ: Mapping[str, str] | None = None) -> Path:
     if platform == "win32":
         return Path(user_data_dir("zot", appauthor=False))
     return Path(user_state_dir("zot"))
+
+
+def absolute(path: str, name: str) -> Path:
+    """A path that a person gave under `name`, `~` taken for a home. Raises OSError naming both."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        raise FileNotFoundError(f"{name} {path}: there is no such user's home") from None
 
 
 def extension_log(home: Path, name: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zotd.base.limits import Limits
-from zotd.base.paths import zot_home
+from zotd.base.paths import absolute, zot_home
 from zotd.base.secret import Secret
 from zotd.cli.flags import Flags
 from zotd.daemon.spec import SessionSpec
@@ -42,7 +42,7 @@ def run(flags: Flags) -> int:
 
 
 def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
-    cwd = Path(flags.cwd or ".").expanduser().absolute()
+    cwd = absolute(flags.cwd or ".", "--cwd")
     if not cwd.is_dir():
         raise NotADirectoryError(f"--cwd {flags.cwd}: {cwd} is not a directory")
     return SessionSpec(
@@ -60,7 +60,7 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
         skills=flags.skills,
         system_prompt=flags.system_prompt,
         append_system_prompt=flags.append_system_prompt,
-        extensions=tuple(Path(path).expanduser().absolute() for path in flags.extensions),
+        extensions=tuple(absolute(path, "--ext") for path in flags.extensions),
         discover_extensions=flags.discover_extensions,
         max_steps=flags.max_steps,
     )

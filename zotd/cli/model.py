@@ -22,12 +22,17 @@ class _Failed(Exception):
 
 def main(argv: list[str]) -> int:
     """Run the command in `argv` (after `model`). Returns 0, 1 when fetching failed, 2 for wrong usage."""
+    try:
+        home = zot_home()
+    except OSError as wrong:
+        _say(str(wrong))
+        return 2
     match argv:
         case ["list"]:
-            _list(zot_home())
+            _list(home)
             return 0
         case ["install", name] if (weights := known(name)) is not None:
-            return _install(weights, zot_home())
+            return _install(weights, home)
         case ["install", name]:
             _say(f"unknown model {name!r}; there are: {', '.join(row.id for row in KNOWN)}")
             return 2

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
+from zotd.base.paths import absolute
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.flags import Flags
@@ -70,9 +71,10 @@ class Server:
 
     async def sockets(self, addresses: tuple[str, ...]) -> int:
         """Any number of clients, until a signal."""
-        paths = [Path(address.removeprefix("unix:")).expanduser().absolute() for address in addresses]
+        paths: list[Path] = []
         servers: list[asyncio.AbstractServer] = []
         try:
+            paths += [absolute(address.removeprefix("unix:"), "unix path") for address in addresses]
             for path in paths:
                 server = await listen_unix(path, self.limits, self._connect, self._gone)
                 servers.append(server)

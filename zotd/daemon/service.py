@@ -214,7 +214,9 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
         raise Refused("$.max_steps must be at least 1", kind="invalid_params")
     if params.cwd is not None:
         given["cwd"] = _directory(params.cwd)
-    if params.env is not None:  # a zot that a child starts has the same home as the daemon
+    if params.env is not None:
+        _check(params.env)
+        # A zot that a child starts has the same home as the daemon.
         given["environ"] = {**params.env, "ZOT_HOME": str(base.home)}
     if params.api_key is not None:
         given["api_key"] = Secret(params.api_key)
@@ -232,6 +234,15 @@ def _spec(base: SessionSpec, params: m.SessionNew) -> SessionSpec:
             _absolute(path, f"$.extensions[{index}]") for index, path in enumerate(params.extensions)
         )
     return replace(base, **given)
+
+
+def _check(environ: dict[str, str]) -> None:
+    """Refuse what no program could be started with."""
+    for name, value in environ.items():
+        if not name or "=" in name or "\0" in name:
+            raise Refused(f"$.env: {name!r} is no name of a variable", kind="invalid_params")
+        if "\0" in value:
+            raise Refused(f"$.env.{name}: expected a text without NUL characters", kind="invalid_params")
 
 
 def _directory(path: str) -> Path:
