@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from zotd.extensions.text import within
 from zotd.extensions.shadow import Shadow
+from zotd.extensions.text import within
 from zotd.protocol.frames import CommandResponse, PanelSpec
 
 Action: TypeAlias = Literal["prompt", "insert", "display", "open_panel", "noop"]
