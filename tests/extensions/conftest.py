@@ -150,7 +150,7 @@ class World:
     def built_in(self, text: str) -> Invocation | None:
         """There are none here."""
 
-    def run(self, invocation: Invocation) -> None:
+    def run(self, invocation: Invocation, extension: str) -> None:
         self.runs.append(invocation)
         self._more.set()
 

@@ -119,6 +119,9 @@ class Limits:
     # Turns
     max_steps: int = 200
     """Model calls in one turn: far above honest work, below an endless loop's bill."""
+    last_submissions: int = 100
+    """Prompts and commands of extensions that are still taken once all clients have said their last: one that
+    submits itself would never end."""
     turns_kept: int = 1_000
     """Finished turns that `turn/wait` still answers for."""
 

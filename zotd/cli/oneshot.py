@@ -56,7 +56,7 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
             return _complain(str(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
         run = Run(session, flags.timeout, schema)
         outlet = await open_stdout(_patient(limits), run.lose)
-        reporter = JsonReporter(outlet) if flags.mode == "json" else TextReporter(outlet)
+        reporter = JsonReporter(outlet) if flags.mode == "json" else TextReporter(outlet, run.turns)
         session.attach(reporter)
         agents.sessions.start(session)
         on_signals(run.interrupt)
@@ -77,9 +77,13 @@ def _patient(limits: Limits) -> Limits:
 
 
 class Run:
-    """One prompt, its time-out, its interruption, and its second try when the answer misses a schema."""
+    """One prompt, its time-out, its interruption, and its second try when the answer misses a schema.
+
+    turns: the ids of its turns; others are of extensions.
+    """
 
     def __init__(self, session: Session, timeout: float, schema: AnswerSchema | None) -> None:
+        self.turns: set[str] = set()
         self._session = session
         self._timeout = timeout
         self._schema = schema
@@ -88,20 +92,15 @@ class Run:
         self._all_said = False
 
     async def prompt(self, text: str) -> Outcome:
-        """Raises nothing: a time-out or an interruption aborts the turn, and the outcome says so."""
+        """The outcome, once all has ended that the prompt made extensions do.
+
+        Raises nothing: a time-out or an interruption aborts the turn, and the outcome says so.
+        """
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._timeout, self._time_out) if self._timeout else None
         try:
-            outcome = await self._turn(text if self._schema is None else self._schema.ask(text))
-            if self._schema is None or outcome.stop != "end_turn":
-                return outcome
-            if (fault := self._fault(outcome)) is not None:
-                outcome = await self._turn(self._schema.ask_again(fault))
-                fault = self._fault(outcome)
-            if fault is not None:
-                outcome.error, outcome.kind = f"the answer does not fit the schema: {fault}", "output_schema"
-            elif outcome.stop == "end_turn":
-                outcome.text = self._schema.bare(outcome.text)
+            outcome = await self._answer(text)
+            await self._settle()
             return outcome
         finally:
             if timer is not None:
@@ -147,8 +146,30 @@ class Run:
         except ValueError as wrong:  # a part of the schema that only this answer reaches
             return str(wrong)
 
+    async def _answer(self, text: str) -> Outcome:
+        outcome = await self._turn(text if self._schema is None else self._schema.ask(text))
+        if self._schema is None or outcome.stop != "end_turn":
+            return outcome
+        if (fault := self._fault(outcome)) is not None:
+            outcome = await self._turn(self._schema.ask_again(fault))
+            fault = self._fault(outcome)
+        if fault is not None:
+            outcome.error, outcome.kind = f"the answer does not fit the schema: {fault}", "output_schema"
+        elif outcome.stop == "end_turn":
+            outcome.text = self._schema.bare(outcome.text)
+        return outcome
+
+    async def _settle(self) -> None:
+        """Until no turn or command is left, or the run is to end at once."""
+        finishing = asyncio.ensure_future(self._session.finish())
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait([finishing, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finishing.cancel()
+        stopped.cancel()
+
     async def _turn(self, text: str) -> Outcome:
         accepted = await self._session.submit(text)
+        self.turns.add(accepted.turn_id)
         accepted.begin()
         if self._end:  # interrupted while the extensions loaded
             self._session.unqueue()

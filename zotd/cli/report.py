@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Container
 from typing import Any
 
 from zotd.agent.loop import Outcome
@@ -30,8 +31,11 @@ class TextReporter:
     full = False
     capabilities: frozenset[str] = frozenset()
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: Outlet, turns: Container[str]) -> None:
+        """turns: the ids of those whose outcome `result` gets; others are of extensions."""
         self._outlet = outlet
+        self._turns = turns
+        self._said: dict[str, str] = {}  # by other turns, last
         self._shown: list[str] = []
         self._errors: dict[tuple[str, str], bool] = {}  # of extensions: whether cleared since
         self._up: set[str] = set()  # what fails to come up has a note of its own
@@ -54,6 +58,11 @@ class TextReporter:
             case "tool_result" if by := event["details"].get("refused_by"):
                 words = " ".join(block.get("text", "") for block in event["content"])
                 note(f"[{by}] refused {event['details']['tool']}: {words}")
+            case "assistant_message" if event.get("turn_id") not in self._turns:
+                texts = [block["text"] for block in event["content"] if block["type"] == "text"]
+                self._said[event["turn_id"]] = "".join(texts)
+            case "error" if event.get("turn_id") not in self._turns:
+                note(event["message"])
             case "retry":
                 note(event["message"])
             case _:
@@ -66,6 +75,8 @@ class TextReporter:
         answered = outcome.stop in ("end_turn", "length") and not outcome.error
         if answered and outcome.text not in self._shown:
             self._write(outcome.text)
+        for text in self._said.values():
+            self._write(text)
         if outcome.stop == "length":
             note("the answer was cut at the model's length limit")
         if outcome.error and outcome.kind not in _TOLD:

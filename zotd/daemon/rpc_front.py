@@ -98,7 +98,7 @@ class RpcFront:
         while self._running:
             await asyncio.wait(list(self._running.values()))
         for session in self._attached:
-            await session.settled()
+            await session.finish()
 
     async def closed(self) -> None:
         self._peer.abandon()

@@ -26,6 +26,7 @@ from zotd.protocol.events import (
     AssistantStart,
     Done,
     Event,
+    ExtNotify,
     ExtPanelClose,
     ExtPanelOpen,
     ExtPanelRender,
@@ -98,6 +99,8 @@ class Session:
         self.context = ContextUse(window=model.window)
         self._partial: list[str] = []
         self._closing = False
+        self._finishing = 0  # clients that ask for nothing more
+        self._submissions = 0  # that are taken yet when all clients are such ones
 
     # Events
 
@@ -133,13 +136,27 @@ class Session:
         return any(capability in client.capabilities for client in self.clients)
 
     def prompt(self, text: str, extension: str) -> None:
-        self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
+        if self._takes(extension):
+            self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
 
     def built_in(self, text: str) -> Invocation | None:
         return self.commands.built_in(text)
 
-    def run(self, invocation: Invocation) -> None:
-        self.run_command(invocation).begin()
+    def run(self, invocation: Invocation, extension: str) -> None:
+        if self._takes(extension):
+            self.run_command(invocation).begin()
+
+    def _takes(self, extension: str) -> bool:
+        """Whether what an extension submits counts: not without end once nobody asks for more."""
+        if self._closing:
+            return False
+        if self._finishing < max(1, len(self.clients)):
+            return True
+        self._submissions -= 1
+        if self._submissions == -1:
+            message = f"what extension {extension} submits is ignored: the run is ending"
+            self.publish(ExtNotify(extension="zotd", level="warn", message=message))
+        return self._submissions >= 0
 
     def failed(self, extension: str, message: str) -> None:
         self.notes.fail(extension, message)
@@ -288,6 +305,15 @@ class Session:
             task for task in (self._worker, *self.commands.running) if task is not None and not task.done()
         ]:
             await asyncio.wait(pending)
+
+    async def finish(self) -> None:
+        """As `settled`, for a client that asks for nothing more: what extensions submit is bounded then."""
+        self._finishing += 1
+        self._submissions = self.limits.last_submissions
+        try:
+            await self.settled()
+        finally:
+            self._finishing -= 1
 
     async def close(self) -> None:
         """Abort what runs and stop the extensions."""

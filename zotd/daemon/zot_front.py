@@ -137,7 +137,7 @@ class ZotFront:
         if self._reloads:
             await asyncio.wait(self._reloads)
         if self._session is not None:
-            await self._session.settled()
+            await self._session.finish()
 
     async def closed(self) -> None:
         self._over = True

@@ -36,6 +36,6 @@ class Submissions:
                 f"submit_slash was dropped: {text!r} is no registered command; expected /name args"
             )
         elif invocation.extension == extension.name or self._surface.can("submit"):
-            self._surface.run(invocation)
+            self._surface.run(invocation, extension.name)
         else:
             extension.remark(f"submit_slash {text!r} was ignored: no attached client takes it")

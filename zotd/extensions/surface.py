@@ -36,8 +36,8 @@ class Surface(Protocol):
         """The session's own command that a text is, or None. It names no extension."""
         ...
 
-    def run(self, invocation: Invocation) -> None:
-        """Run a command now, as if somebody had typed it."""
+    def run(self, invocation: Invocation, extension: str) -> None:
+        """Run a command now for an extension, as if somebody had typed it."""
         ...
 
     def failed(self, extension: str, message: str) -> None:
