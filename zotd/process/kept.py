@@ -177,7 +177,7 @@ class SubKeeper:
         number = next(self._numbers)
         waiter: asyncio.Future[tuple[int, asyncio.Future[int]]] = self._loop.create_future()
         self._starting[number] = waiter
-        self._send(("spawn", number, list(argv), cwd, dict(env)), [os.dup(fd) for fd in fds])
+        self._send(("spawn", number, list(argv), cwd, dict(env)), copies)
         return waiter
 
     def signal(self, group: int, number: int) -> None:
@@ -198,9 +198,12 @@ class SubKeeper:
             self._lose()
 
     def _send(self, frame: tuple[Any, ...], fds: Sequence[int] = ()) -> None:
+
+        Raises OSError when there are no descriptors left, and Lost.
         """Queue a frame; its descriptors are closed once they are on their way."""
         data = marshal.dumps(frame)
         self._outgoing.append((_LENGTH.pack(len(data)) + data, list(fds)))
+        copies = _copies(fds)
         if len(self._outgoing) == 1:
             self._flush()
             if self._outgoing and not self.lost:
@@ -289,3 +292,20 @@ class SubKeeper:
 def _close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
+def _answer(pong: asyncio.Future[None]) -> None:
+    if not pong.done():
+        pong.set_result(None)
+
+
+def _copies(fds: Sequence[int]) -> list[int]:
+    """Duplicates of all of them, or of none. Raises OSError."""
+    copies: list[int] = []
+    try:
+        for fd in fds:
+            copies.append(os.dup(fd))  # noqa: PERF401 - those made before a failure are to be closed
+    except OSError:
+        _close_all(copies)
+        raise
+    return copies
+
+
