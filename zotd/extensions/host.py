@@ -186,8 +186,9 @@ class ExtensionHost:
             self._tasks.create_task(extension.stop(), name=f"stop of extension {extension.name}")
             for extension in self._extensions.values()
         ]
-        if stops:
-            await asyncio.wait(stops)
+        await asyncio.wait(
+            [*stops, self._tasks.create_task(self._scope.unstick(), name="look after programs")]
+        )
         if self._lives:  # what they say last must not reach those that come after them
             await asyncio.wait(self._lives)
         await self._scope.close()

@@ -102,7 +102,7 @@ class SharedProcess:
             self._members.pop(member.session_id, None)
             return others
         self._left = True
-        await self.extension.stop()
+        await asyncio.gather(self.extension.stop(), self._scope.unstick())
         await asyncio.wait([self.life])
         return 0
 

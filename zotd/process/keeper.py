@@ -9,8 +9,9 @@ sub-keeper knows that it is done when the system says that it has no children le
 A sub-keeper speaks with the daemon over a socket of its own. Each frame is a length (4 bytes, little
 endian) and a marshalled tuple; standard input, output and error of a program travel with its frame:
 
-    to the sub-keeper   ("spawn", number, argv, cwd, env)   ("signal", group, signal)
+    to the sub-keeper   ("spawn", number, argv, cwd, env)   ("signal", group, signal)   ("ping", number)
     to the daemon       ("started", number, pid)   ("failed", number, errno)   ("exited", pid, code)
+                        ("serving", its own pid, 0), at first   ("pong", number, 0)
 
 The end of that socket is the order to end everything. It comes with the daemon's end too, of whatever kind.
 """
@@ -91,6 +92,7 @@ class SubKeeper:
 
     def serve(self) -> int:
         """Returns when the socket has ended: 0 if every process below is gone, 1 if some cannot be ended."""
+        self._say("serving", os.getpid(), 0)
         while True:
             self._collect()
             if self._watch.wait() and not self._receive():
@@ -115,6 +117,8 @@ class SubKeeper:
             del self._received[:end]
             if kind == "spawn":
                 self._spawn(*rest)
+            elif kind == "ping":
+                self._say("pong", *rest, 0)
             else:
                 self._signal(*rest)
         return True

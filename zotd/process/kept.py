@@ -16,14 +16,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zotd.process.last_resort import end_keeper, end_known, start_of
+
 _LENGTH = struct.Struct("<I")
 _AT_ONCE = 65536
 _CANNOT = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSYS, errno.ENOEXEC}  # and never will
 _SEND_S = 1.0  # to a keeper that was stopped by somebody; one that runs takes it in microseconds
 
 
+_FORCE_S = 0.5  # SIGKILL to the end of what a keeper that does not answer has left
+
+
 class Lost(Exception):
     """The keeper has ended: killed, or unable to run on this system."""
+
+
+class Unanswered(Exception):
+    """The keeper does not answer: somebody has stopped it, or the system is too busy."""
 
 
 class Keeper:
@@ -82,12 +91,26 @@ class Keeper:
                     self._forget()
                     self._ending.discard(pid)
 
+    def resume(self) -> None:
+        """Let it go on, should somebody have stopped it."""
+        self._signal(signal.SIGCONT)
+
+    def abandon(self) -> None:
+        """Kill it, since it does not do what it is there for. Its sub-keepers go on without it."""
+        self._signal(signal.SIGKILL)
+        self._forget()
+
+    def _signal(self, number: int) -> None:
+        if self._pid:  # a child that we have not collected: nobody else has its number
+            os.kill(self._pid, number)
+
     def _forget(self) -> None:
         """Use it no more. It ends by itself when it has not ended yet."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         self._ending.add(self._pid)
+        self._ending.discard(0)
         self._pid = 0
 
     def _send(self, theirs: socket.socket, seconds: float) -> None:
@@ -156,9 +179,13 @@ class SubKeeper:
         self.lost = False
         self._loop = asyncio.get_running_loop()
         self._socket = KEEPER.new_sub_keeper(seconds)
+        self._pid = 0
+        self._began = -1
         self._numbers = itertools.count()
+        self._pings: dict[int, asyncio.Future[None]] = {}
         self._starting: dict[int, asyncio.Future[tuple[int, asyncio.Future[int]]]] = {}
         self._exits: dict[int, asyncio.Future[int]] = {}
+        self._starts: dict[int, int] = {}
         self._received = bytearray()
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
         self._over = asyncio.Event()
@@ -171,9 +198,12 @@ class SubKeeper:
 
         The descriptors may be closed when this returns. Cancelling the result kills the program, should it
         have started. The result raises OSError when the program cannot be started, and Lost.
+
+        Raises OSError when there are no descriptors left, and Lost.
         """
         if self.lost:
             raise Lost
+        copies = _copies(fds)
         number = next(self._numbers)
         waiter: asyncio.Future[tuple[int, asyncio.Future[int]]] = self._loop.create_future()
         self._starting[number] = waiter
@@ -185,25 +215,48 @@ class SubKeeper:
         if not self.lost:
             self._send(("signal", group, int(number)))
 
+    async def answers(self, within: float) -> bool:
+        """Whether it answers in so many seconds. What has ended has nothing left to do: that is one."""
+        if self.lost:
+            return True
+        number = next(self._numbers)
+        pong = self._pings[number] = self._loop.create_future()
+        self._send(("ping", number))
+        await asyncio.wait([pong], timeout=within)
+        return pong.done()
+
+    def not_started(self) -> None:
+        """A spawn went unanswered. If nothing ever was answered, the keeper is to blame: have another."""
+        if not self._pid and not self.lost:
+            KEEPER.abandon()
+            self._lose()
+
     async def close(self, seconds: float) -> None:
-        """End all and wait for it, at most `seconds`."""
+        """End all and wait for it, at most `seconds`, and a little more for what has to be forced."""
         try:
             if not self.lost:
                 self._socket.shutdown(socket.SHUT_WR)
                 async with asyncio.timeout(seconds):
                     await self._over.wait()
         except (TimeoutError, OSError):
-            pass  # what cannot be killed is stuck in the kernel, or is another user's
+            await self.force()
         finally:
             self._lose()
 
-    def _send(self, frame: tuple[Any, ...], fds: Sequence[int] = ()) -> None:
+    async def force(self) -> None:
+        """End all though it does not answer. What is left is stuck in the kernel, or another user's."""
+        if self.lost:
+            return
+        if self._pid:
+            await end_keeper(self._pid, self._began, _FORCE_S)
+        else:
+            KEEPER.abandon()
+        self._lose()
 
-        Raises OSError when there are no descriptors left, and Lost.
+    def _send(self, frame: tuple[Any, ...], fds: Sequence[int] = ()) -> None:
         """Queue a frame; its descriptors are closed once they are on their way."""
         data = marshal.dumps(frame)
         self._outgoing.append((_LENGTH.pack(len(data)) + data, list(fds)))
-        copies = _copies(fds)
         if len(self._outgoing) == 1:
             self._flush()
             if self._outgoing and not self.lost:
@@ -250,15 +303,23 @@ class SubKeeper:
             self._take(kind, key, *rest)
 
     def _take(self, kind: str, key: int, value: int) -> None:
+        if kind == "serving":
+            self._pid, self._began = key, start_of(key)
+            return
         KEEPER.works()
+        if kind == "pong":
+            _answer(self._pings.pop(key))
+            return
         if kind == "exited":
             exited = self._exits.pop(key)
+            self._starts.pop(key, None)
             if not exited.done():
                 exited.set_result(value)
             return
         waiter = self._starting.pop(key)
         if kind == "started":
             exited = self._exits[value] = self._loop.create_future()
+            self._starts[value] = start_of(value)
             if waiter.done():  # cancelled: nobody wants it any more
                 self.signal(value, signal.SIGKILL)
             else:
@@ -281,17 +342,21 @@ class SubKeeper:
             if not waiter.done():
                 waiter.set_exception(Lost())
         self._starting.clear()
+        for pong in self._pings.values():
+            _answer(pong)
+        self._pings.clear()
+        if self._starts:  # the keeper would end them, but it may be gone as well
+            end_known(self._starts)
+            self._starts.clear()
         for exited in self._exits.values():
             if not exited.done():
                 exited.set_result(-signal.SIGKILL)
         self._exits.clear()
+        KEEPER.resume()
         KEEPER.collect()
         self._over.set()
 
 
-def _close_all(fds: Sequence[int]) -> None:
-    for fd in fds:
-        os.close(fd)
 def _answer(pong: asyncio.Future[None]) -> None:
     if not pong.done():
         pong.set_result(None)
@@ -309,3 +374,6 @@ def _copies(fds: Sequence[int]) -> list[int]:
     return copies
 
 
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

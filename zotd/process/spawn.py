@@ -119,7 +119,7 @@ class Scope:
         Raises SpawnError.
         """
         from zotd.process.explain import missing_env_program, why_not_started
-        from zotd.process.kept import Lost
+        from zotd.process.kept import Lost, Unanswered
 
         if self._closed:
             raise SpawnError(f"cannot start {argv[0]}: what it belongs to has ended")
@@ -141,10 +141,25 @@ class Scope:
             raise SpawnError(
                 f"cannot start {argv[0]}: the process that starts programs was ended; try again"
             ) from error
+        except Unanswered as error:
+            raise SpawnError(
+                f"cannot start {argv[0]}: the process that starts programs did not answer within "
+                f"{self._limits.spawn_s:g} s; try again"
+            ) from error
         finally:
             _close_all(theirs)
             _close_all(ours)
         return child
+
+    async def unstick(self) -> None:
+        """End everything by force if nobody answers who could end it; else nothing happens.
+
+        For whoever waits for programs to end before closing. Takes at most `Limits.contained_s` and a little.
+        """
+        kept = self._sub_keeper
+        if kept is not None and not await kept.answers(self._limits.contained_s):
+            self._closed = True
+            await kept.force()
 
     async def close(self) -> None:
         """End everything that was ever started here, with all it started in turn.
@@ -172,13 +187,13 @@ class Scope:
             request = [os.fsencode(word) for word in argv], os.fsencode(cwd), _encoded(argv, env), fds
             try:
                 backend = self._kept()
-                pid, exited = await _started(backend, *request)
+                pid, exited = await _started(backend, self._limits.spawn_s, *request)
             except Lost:  # killed since it was last needed, or it cannot run here
                 if self._closed:
                     raise
                 if KEEPER.failed():
                     backend = self._kept()
-                    pid, exited = await _started(backend, *request)
+                    pid, exited = await _started(backend, self._limits.spawn_s, *request)
                 else:
                     backend, (pid, exited) = self._unkept(argv, cwd, env, fds)
         else:
@@ -206,12 +221,22 @@ class Scope:
 
 
 async def _started(
-    sub_keeper: SubKeeper, argv: list[bytes], cwd: bytes, env: dict[bytes, bytes], fds: tuple[int, int, int]
+    sub_keeper: SubKeeper,
+    within: float,
+    argv: list[bytes],
+    cwd: bytes,
+    env: dict[bytes, bytes],
+    fds: tuple[int, int, int],
 ) -> tuple[int, asyncio.Future[int]]:
-    """As `SubKeeper.spawn`. Cancelled, it returns when what it has started is gone."""
+    """As `SubKeeper.spawn`. Cancelled, it returns when what it has started is gone.
+
+    Raises Unanswered after `within` seconds; what is started later ends at once.
+    """
+    from zotd.process.kept import Unanswered
+
     starting = sub_keeper.spawn(argv, cwd, env, fds)
     try:
-        await asyncio.wait([starting])
+        await asyncio.wait([starting], timeout=within)
     except asyncio.CancelledError:
         try:
             await asyncio.wait([starting], timeout=_UNDO_S)
@@ -221,6 +246,10 @@ async def _started(
         finally:
             starting.cancel()
         raise
+    if not starting.done():
+        starting.cancel()
+        sub_keeper.not_started()
+        raise Unanswered
     return starting.result()
 
 

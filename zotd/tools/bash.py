@@ -68,7 +68,8 @@ class BashTool(TypedTool[BashArguments]):
         """
         left, self._left = self._left, {}
         try:
-            await asyncio.gather(*(child.stop(self._limits.bash_kill_s) for child in left))
+            stops = [child.stop(self._limits.bash_kill_s) for child in left]
+            await asyncio.gather(self._scope.unstick(), *stops)
         finally:
             for child, draining in left.items():
                 child.close()
