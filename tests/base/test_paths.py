@@ -58,7 +58,13 @@ def test_an_empty_variable_is_none(empty: str) -> None:
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("weather", "ext-weather.log"), ("../../etc/x", "ext-.._.._etc_x.log"), ("a b", "ext-a_b.log")],
+    [
+        ("weather", "ext-weather.log"),
+        ("../../etc/x", "ext-..%2F..%2Fetc%2Fx.log"),
+        ("ü b", "ext-ü b.log"),
+        ("a_b", "ext-a_b.log"),
+        ("a%2Fb\0", "ext-a%252Fb%00.log"),
+    ],
 )
 def test_each_extension_has_one_log_and_none_leaves_the_directory(name: str, file: str) -> None:
     assert extension_log(Path("/home/zot"), name) == Path("/home/zot/logs") / file

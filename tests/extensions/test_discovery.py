@@ -285,3 +285,35 @@ def test_a_manifest_that_is_a_pipe_or_huge_is_told_of_and_nothing_waits(places: 
     messages = [error.message for error in places.discover().errors]
     assert messages[0] == "cannot be read: expected a regular file"
     assert messages[1].startswith("expected at most 262144 bytes, got 1048")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("zotd", "expected another name than 'zotd', which is the host's own"),
+        (" ZotD ", "expected another name than ' ZotD ', which is the host's own"),
+        ("a/b", "expected a name without slashes and control characters, got 'a/b'"),
+        ("a\\b", "expected a name without slashes and control characters, got 'a\\\\b'"),
+        ("a\0", "expected a name without slashes and control characters, got 'a\\x00'"),
+        ("\x1b[2J", "expected a name without slashes and control characters, got '\\x1b[2J'"),
+        ("a\nb", "expected a name without slashes and control characters, got 'a\\nb'"),
+        ("..", "expected a name that does not begin with a dot, got '..'"),
+        (".a", "expected a name that does not begin with a dot, got '.a'"),
+        ("x" * 101, "expected at most 100 characters and 200 bytes, got 101 characters"),
+        ("日" * 67, "expected at most 100 characters and 200 bytes, got 67 characters"),
+    ],
+)
+def test_a_name_that_is_the_hosts_or_no_name_of_a_file_is_an_error_of_the_manifest(
+    places: Places, name: str, said: str
+) -> None:
+    places.installed("a", name=name)
+    (error,) = places.discover().errors
+    assert (error.key, error.message) == ("name", said)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 100, "Wetter für 日本 👩\u200d🚀", "a_b", "a b", "100%", "@me.x", "zot"]
+)
+def test_any_other_name_is_good(places: Places, name: str) -> None:
+    places.installed("a", name=name)
+    assert [located.name for located in places.discover().found] == [name]

@@ -101,3 +101,24 @@ def test_a_megabyte_of_openings_that_never_end_is_read_once() -> None:
 
 def test_text_to_print_keeps_its_lines_and_tabs() -> None:
     assert paragraphs("a\tb\n\x1b[1mc\x1b[0m\x1b[2J\r\n\x07d\n") == "a\tb\n\x1b[1mc\x1b[0m\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b]0;never ends\nb\tc", "a\nb\tc"),
+        ("a\x1bPnever ends\tb", "a\tb"),
+        ("a\x1b[31\nb", "a\nb"),
+        ("a\x1b\nb", "a\nb"),
+        ("\x1b[1;38;2;255;0;10mtrue\n\tcolour\x1b[39m", "\x1b[1;38;2;255;0;10mtrue\n\tcolour\x1b[39m"),
+    ],
+)
+def test_a_sequence_that_does_not_end_takes_nothing_of_the_next_line_or_cell(text: str, shown: str) -> None:
+    assert paragraphs(text) == shown
+
+
+def test_a_megabyte_of_short_lines_is_shown_at_once() -> None:
+    text = "a\t\n" * 300_000
+    began = time.process_time()
+    assert paragraphs(text) == text
+    assert time.process_time() - began < 0.5

@@ -137,6 +137,18 @@ async def test_a_block_without_a_reason_gets_one_that_names_the_extension(
             assert outcome.error == said
 
 
+async def test_a_reason_is_shown_with_its_lines_and_colours_and_cannot_command_a_terminal(
+    stage: Stage,
+) -> None:
+    reason = "not \x1b[31mhere\x1b[0m\r\n\tever\x1b]0;title\x07\x1b[2J"
+    stage.enter("guard", Judge("turn_start", block=True, reason=reason))
+    async with play(stage, says("ok")) as scene:
+        outcome = await scene.prompt()
+        assert outcome.error == "not \x1b[31mhere\x1b[0m\n\tever"
+        (note,) = scene.viewer.of("ext_notify")
+        assert note["message"] == outcome.error
+
+
 @pytest.mark.promise("S30")
 @pytest.mark.parametrize("modified", [[1], "text", 7, True])
 async def test_modified_arguments_that_are_no_object_are_ignored_and_logged(

@@ -24,6 +24,10 @@ class Limits:
     """One `extension.json`."""
     manifest_bytes: int = 256 * KIB
     """One `extension.json`."""
+    extension_name_chars: int = 100
+    """Of an extension's name, which stands in lists and in front of notes."""
+    extension_name_bytes: int = 200
+    """The same in UTF-8: the name of its log file must fit a directory."""
     hello_s: float = 60.0
     """From spawn to `hello`: a cold `npx` compiles for many seconds."""
     ready_together_s: float = 3.0

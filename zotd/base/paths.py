@@ -38,6 +38,6 @@ def absolute(path: str, name: str) -> Path:
 
 
 def extension_log(home: Path, name: str) -> Path:
-    """The log of extension `name`; characters that could leave the directory are replaced."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    """The log of extension `name`, of no other; characters that no file name should have are `%` and hex."""
+    safe = "".join(f"%{ord(c):02X}" if c in "/\\%" or ord(c) < 32 or ord(c) == 127 else c for c in name)
     return home / "logs" / f"ext-{safe}.log"

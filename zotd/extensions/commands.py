@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from zotd.extensions.panel_text import one_row, paragraphs
 from zotd.extensions.shadow import Shadow
 from zotd.extensions.text import within
 from zotd.protocol.frames import CommandResponse, PanelSpec
@@ -91,13 +92,14 @@ def answer_of(extension: str, name: str, response: CommandResponse) -> CommandAn
 def bounded(answer: CommandAnswer, most: int, remark: Callable[[str], None]) -> CommandAnswer:
     """The same, no text of which has more than `most` bytes. A prompt is taken whole or not at all."""
     what = f"the answer to /{answer.name}"
-    error = within(answer.error or "", most, remark, f"{what}, an error,") or None
+    error = paragraphs(within(answer.error or "", most, remark, f"{what}, an error,")) or None
     if answer.action == "open_panel":  # panels have bounds of their own
         return replace(answer, error=error)
     text = within(answer.text, most, remark, f"{what}, {answer.action},")
     if answer.action == "prompt" and len(text) < len(answer.text) and not error:
         error = f"command /{answer.name} of extension {answer.extension} gave a prompt that is too long"
-    return replace(answer, text=text, error=error)
+    # A prompt is for the model, which gets what was said; all else is for eyes.
+    return replace(answer, text=text if answer.action == "prompt" else paragraphs(text), error=error)
 
 
 class Commands:
@@ -114,6 +116,8 @@ class Commands:
         name = name.removeprefix("/")
         if not name or any(character.isspace() for character in name):
             return f"command {name!r} was refused: expected one word"
+        if not name.isprintable():
+            return f"command {name!r} was refused: expected printable characters"
         key = name.casefold()
         if key in BUILT_IN:
             return Shadow("command", name)
@@ -122,7 +126,7 @@ class Commands:
             return Shadow("command", name, owner.extension)
         if owner is not None and owner.name != name:
             return f"command /{name} was refused: it is registered as /{owner.name}"
-        self._by_name[key] = CommandInfo(name, description, extension)
+        self._by_name[key] = CommandInfo(name, one_row(description), extension)
         return ""
 
     def release(self, extension: str) -> bool:

@@ -8,6 +8,7 @@ manifest*, before anything is started, and the first one wins.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from zotd.protocol.manifest import Manifest
 MANIFEST = "extension.json"
 THEMES = ("theme.json", "themes/theme.json")
 MANIFEST_BYTES = Limits().manifest_bytes
+NAME_CHARS = Limits().extension_name_chars
+NAME_BYTES = Limits().extension_name_bytes
 
 Scope: TypeAlias = Literal["flag", "project", "global"]
 
@@ -210,8 +213,8 @@ def _explained(error: msgspec.ValidationError, value: Any) -> tuple[str, str]:
 
 def _check(path: Path, directory: Path, manifest: Manifest) -> None:
     """What types cannot say: a name, something to run or to show, skills that stay inside."""
-    if not manifest.name.strip():
-        raise ManifestError(path, "name", "expected a name, got an empty string")
+    if fault := _fault_of(manifest.name):
+        raise ManifestError(path, "name", fault)
     if not manifest.exec and not manifest.skills and not has_theme(directory):
         raise ManifestError(
             path, "exec", f"expected a program to run; only an extension with {THEMES[0]} or skills has none"
@@ -223,6 +226,21 @@ def _check(path: Path, directory: Path, manifest: Manifest) -> None:
     for index, skill in enumerate(manifest.skills):
         if "\0" in skill or not Path(os.path.realpath(directory / skill)).is_relative_to(root):
             raise ManifestError(path, f"skills[{index}]", f"expected a path inside {directory}, got {skill}")
+
+
+def _fault_of(name: str) -> str:
+    """What is wrong with a name: it goes into events, command lists and the name of a log file."""
+    if not name.strip():
+        return "expected a name, got an empty string"
+    if name.strip().casefold() == "zotd":
+        return f"expected another name than {name!r}, which is the host's own"
+    if len(name) > NAME_CHARS or len(name.encode("utf-8", "replace")) > NAME_BYTES:
+        return f"expected at most {NAME_CHARS} characters and {NAME_BYTES} bytes, got {len(name)} characters"
+    if name.startswith("."):
+        return f"expected a name that does not begin with a dot, got {name!r}"
+    if re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029/\\]", name):
+        return f"expected a name without slashes and control characters, got {name!r}"
+    return ""
 
 
 def has_theme(directory: Path) -> bool:

@@ -17,10 +17,11 @@ from zotd.extensions.discovery import Discovery, Located
 from zotd.extensions.intercept import Interception
 from zotd.extensions.listing import Listing
 from zotd.extensions.names import Names
+from zotd.extensions.panel_text import paragraphs
 from zotd.extensions.panels import Panels
 from zotd.extensions.program import Surroundings
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
-from zotd.extensions.submissions import Submissions
+from zotd.extensions.submissions import HELD, Submissions
 from zotd.extensions.text import within
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
     from zotd.extensions.surface import Surface
 
 __all__ = ["CommandAnswer", "CommandInfo", "ExtensionHost", "Invocation", "ReloadError", "Reloaded"]
-
-HELD = (RegisterCommand, RegisterTool, OpenPanel, PanelRender, PanelClose, Submit, SubmitSlash)
-"""Frames that wait until the set is together: only then it is known whose a name is, and who looks on."""
 
 LEVELS: frozenset[str] = frozenset(get_args(NoteLevel))
 
@@ -214,6 +212,8 @@ class ExtensionHost:
             self._surface.failed(error.extension, str(error))
         for located in found.untrusted:
             self._surface.publish(ExtState(extension=located.name, state="untrusted"))
+        for name, why in found.left_out():
+            self._surface.publish(ExtNotify(extension=name, level="warn", message=why))
         self._lives = []
         for rank, extension in enumerate(self._extensions.values()):
             extension.rank = rank
@@ -320,7 +320,7 @@ class ExtensionHost:
         match frame:
             case Notify(message=message, level=level):
                 known: NoteLevel = level if level in LEVELS else "info"  # type: ignore[assignment]
-                shown = within(message, self._limits.note_bytes, extension.remark, "a note")
+                shown = paragraphs(within(message, self._limits.note_bytes, extension.remark, "a note"))
                 self._surface.publish(ExtNotify(extension=extension.name, level=known, message=shown))
             case ClearNotes():
                 self._surface.publish(ExtClearNotes(extension=extension.name))

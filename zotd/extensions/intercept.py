@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from zotd.agent.ports import Allowed, Refused, Verdict
 from zotd.base.limits import Limits
 from zotd.extensions.asking import AskFailed, ExtensionGone, NotReading
+from zotd.extensions.panel_text import paragraphs
+from zotd.extensions.text import within
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.events import AssistantMessage, Event, ExtNotify, ToolCalled, TurnEnd, TurnStart
 from zotd.protocol.frames import EventFrame, EventIntercept, InterceptResponse, Subscribe
@@ -171,7 +173,8 @@ class Interception:
             if answer is None:
                 continue
             if answer.block:
-                reason = answer.reason.strip() or _BLOCKED[question.event].format(extension.name)
+                said = within(answer.reason, self._limits.note_bytes, extension.remark, "a reason")
+                reason = paragraphs(said).strip() or _BLOCKED[question.event].format(extension.name)
                 return Refused(reason, extension.name)
             if answer.reason:
                 extension.remark(f"let a {question.event} pass: {answer.reason}")

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 _SGR = r"\x1b\[[0-9;:]{0,64}m"
 _OTHER = "|".join(
     (
-        # Operating system commands end at BEL or ST, the other strings at ST. One without an end is gone.
-        r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?",
-        r"(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]*(?:\x1b\\|\x9c)?",
+        # Operating system commands end at BEL or ST, the other strings at ST. One without an end is gone,
+        # up to the next line or tab where these are kept.
+        r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n\t]*(?:\x07|\x1b\\|\x9c)?",
+        r"(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c\n\t]*(?:\x1b\\|\x9c)?",
         r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?",
         r"\x1b[ -/]*[0-~]?",
-        r"[\x00-\x1f\x7f-\x9f\u2028\u2029]",
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]",
     )
 )
 _CONTROL = re.compile(f"(?!{_SGR})(?:{_OTHER})")
@@ -27,7 +28,7 @@ def one_row(text: str) -> str:
 
 def paragraphs(text: str) -> str:
     """The text with its lines and tabs, colours, and no other control sequences."""
-    return "\n".join("\t".join(one_row(cell) for cell in row.split("\t")) for row in _BREAK.split(text))
+    return _CONTROL.sub("", _BREAK.sub("\n", text))
 
 
 def rows(lines: Sequence[str], most: int, widest: int) -> tuple[list[str], bool]:
