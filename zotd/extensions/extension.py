@@ -106,12 +106,12 @@ class Extension:
         return self.located.name
 
     @property
-    def running(self) -> bool:
-    @property
     def dismissed(self) -> bool:
         """Whether it was told to end, and did not end by itself before."""
         return self._stopping and self.state != "failed"
 
+    @property
+    def running(self) -> bool:
         """Whether it is ready and has not ended."""
         return self.settled.is_set() and not self.gone
 
