@@ -38,20 +38,20 @@ async def test_edits_are_matched_against_the_original_and_shown_as_a_diff(sessio
     [
         (
             [edit("two", "2"), edit("four", "4")],
-            "oldText is not in {path}; nothing was changed - at `$.edits[1].oldText`",
+            "$.edits[1].oldText: it is not in {path}; nothing was changed",
         ),
         (
             [edit("one\n", "1\n"), edit("o", "0")],
-            "oldText is in {path} 2 times (lines 1, 2); add lines around it",
+            "$.edits[1].oldText: it is in {path} 2 times (lines 1, 2); add lines around it",
         ),
         (
             [edit("two\nthr", "x"), edit("three", "y")],
-            "edits 0 and 1 overlap; make one edit of them - at `$.edits[1]`",
+            "$.edits[1]: it overlaps edit 0; make one edit of them",
         ),
-        ([edit("two", "two")], "oldText and newText are the same; nothing to change - at `$.edits[0]`"),
-        ([edit("", "x")], "oldText is empty; give the text to replace"),
-        ([], "at `$.edits`"),
-        ([{"oldText": "two"}], "missing required field `newText` - at `$.edits[0]`"),
+        ([edit("two", "two")], "$.edits[0]: oldText and newText are the same; nothing to change"),
+        ([edit("", "x")], "$.edits[0].oldText: it is empty; give the text to replace"),
+        ([], "$.edits: "),
+        ([{"oldText": "two"}], "$.edits[0].newText: is required and missing"),
         ([edit("two", "\ud800")], "half a surrogate pair"),
     ],
 )

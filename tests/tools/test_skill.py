@@ -46,11 +46,11 @@ async def test_a_skill_is_read_with_the_directory_its_paths_are_relative_to() ->
         (
             Shelf("tea", "gone"),
             {"name": "coffee"},
-            "no skill is named 'coffee'; there are: tea, gone - at `$.name`",
+            "$.name: no skill is named 'coffee'; there are: tea, gone",
         ),
-        (Shelf(), {"name": "coffee"}, "no skill is named 'coffee'; there are none - at `$.name`"),
+        (Shelf(), {"name": "coffee"}, "$.name: no skill is named 'coffee'; there are none"),
         (Shelf("tea", "gone"), {"name": "gone"}, "/skills/gone/SKILL.md: is not there any more"),
-        (Shelf("tea"), {}, "bad arguments for skill: Object missing required field `name` - at `$`"),
+        (Shelf("tea"), {}, "bad arguments for skill: $.name: is required and missing"),
     ],
 )
 async def test_a_model_that_asks_wrongly_is_told_what_there_is(

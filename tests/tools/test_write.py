@@ -83,8 +83,8 @@ async def test_a_read_only_file_is_refused_with_the_way_to_change_that(session: 
 
 
 async def test_bad_arguments_are_named(session: Any) -> None:
-    assert "missing required field `content`" in await session.fault("write", path="a")
-    assert "at `$.path`" in await session.fault("write", path="", content="x")
+    assert "$.content: is required and missing" in await session.fault("write", path="a")
+    assert "$.path: " in await session.fault("write", path="", content="x")
 
 
 async def test_the_schema_is_one_plain_object(session: Any) -> None:

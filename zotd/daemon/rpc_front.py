@@ -238,7 +238,10 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
         try:
             typed = msgspec.convert(given, params_type)
         except msgspec.ValidationError as wrong:
-            raise JsonRpcError(rpc.INVALID_PARAMS, f"{name}: {wrong}", problem("invalid_params")) from None
+            from zotd.base.misfit import misfit
+
+            message = f"{name}: {misfit(wrong, params_type)}"
+            raise JsonRpcError(rpc.INVALID_PARAMS, message, problem("invalid_params")) from None
         try:
             result = await method(call.caller, typed)
         except Refused as no:

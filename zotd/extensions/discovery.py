@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 import orjson
@@ -190,25 +190,13 @@ def read_manifest(directory: Path) -> Manifest | None:
     try:
         manifest = msgspec.convert(value, Manifest)
     except msgspec.ValidationError as error:
-        key, message = _explained(error, value)
-        raise ManifestError(path, key, message) from None
+        from zotd.base.misfit import misfit
+
+        wrong = misfit(error, Manifest)
+        fault = wrong.fault if isinstance(value, dict) else "expected a JSON object"
+        raise ManifestError(path, wrong.key, fault) from None
     _check(path, directory, manifest)
     return manifest
-
-
-def _explained(error: msgspec.ValidationError, value: Any) -> tuple[str, str]:
-    """The key and the sentence of a type error, in JSON's words."""
-    text, _, where = str(error).partition(" - at `$")
-    if "missing required field" in text:
-        return text.split("`")[1], "is required and missing"
-    key = where.rstrip("`").removeprefix(".")
-    if not isinstance(value, dict):
-        return "", "expected a JSON object"
-    for ours, theirs in (("bool", "true or false"), ("str", "a string"), ("array", "a list")):
-        text = text.replace(f"`{ours}`", theirs)
-    # `instances` is the only key with a choice of words.
-    text = text.replace("Invalid enum value", "expected 'session' or 'workspace', got")
-    return key, text.replace("Expected", "expected").replace("`", "")
 
 
 def _check(path: Path, directory: Path, manifest: Manifest) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from zotd.base.files import BadFile, is_file, read_whole
+from zotd.base.misfit import misfit
 from zotd.protocol.theme import Palette, Theme
 
 PLACES = ("theme.json", "themes/theme.json")
@@ -90,23 +91,15 @@ def read_theme(path: Path, size: int) -> Theme:
 
 def _explained(error: msgspec.ValidationError, value: Any) -> str:
     """`colors.dark.fg: expected ...` in the words of somebody who writes themes."""
-    text, _, where = str(error).partition(" - at `$")
-    key = where.rstrip("`").removeprefix(".")
+    wrong = misfit(error, Theme)
     if not isinstance(value, dict):
         return "expected a JSON object"
-    parts = key.split(".")
+    parts = wrong.key.split(".")
     if parts[0] == "syntax" and len(parts) == 2:
-        return f'{key}: expected a style such as "#c678dd bold italic underline"'
+        return f'{wrong.key}: expected a style such as "#c678dd bold italic underline"'
     if any(part in BACKGROUNDS for part in parts):
         colors = '0 to 255, "#rrggbb", {"mode": "256" or "ansi", "index"} or {"mode": "rgb", "r", "g", "b"}'
-        return f"{key}: expected a colour: {colors}"
+        return f"{wrong.key}: expected a colour: {colors}"
     if parts[-1] in Palette.__struct_fields__:
-        return f"{key}: expected a colour: a whole number from 0 to 255"
-    for ours, theirs in (
-        ("str", "a text"),
-        ("array", "a list"),
-        ("object", "an object"),
-        ("int", "a number"),
-    ):
-        text = text.replace(f"`{ours}", f"`{theirs}")
-    return f"{key}: {text.replace('Expected', 'expected').replace('`', '').replace(' | null', '')}"
+        return f"{wrong.key}: expected a colour: a whole number from 0 to 255"
+    return f"{wrong.key}: {wrong.fault}"

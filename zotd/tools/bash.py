@@ -83,8 +83,8 @@ class BashTool(TypedTool[BashArguments]):
             return self._limits.bash_s
         if timeout > self._limits.bash_max_s:
             raise ToolFailed(
-                f"bad arguments for bash: the timeout is in seconds, at most {self._limits.bash_max_s:g}, "
-                f"got {timeout:g} - at `$.timeout`"
+                f"bad arguments for bash: $.timeout: expected seconds, at most {self._limits.bash_max_s:g}, "
+                f"got {timeout:g}"
             )
         return timeout
 

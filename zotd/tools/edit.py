@@ -98,7 +98,7 @@ def _edited(path: Path, edits: Sequence[Edit]) -> _Edited:
     try:
         new = (bom + apply(text, changes)).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise ToolFailed("newText is no text: it holds half a surrogate pair - at `$.edits`") from error
+        raise ToolFailed("$.edits: a newText is no text: it holds half a surrogate pair") from error
     diff = unified(path.name, text, changes)
     return _Edited(new, printable(diff))
 
@@ -129,16 +129,14 @@ def plan(path: Path, text: str, edits: Sequence[Edit]) -> list[Change]:
         at = _only_place(path, plain, old, number)
         new = edit.new_text.replace("\r\n", "\n")
         if old == new:
-            raise ToolFailed(f"oldText and newText are the same; nothing to change - at `$.edits[{number}]`")
+            raise ToolFailed(f"$.edits[{number}]: oldText and newText are the same; nothing to change")
         start, end = _in_file(crlf, at), _in_file(crlf, at + len(old))
         changes.append((Change(start, end, new.replace("\n", ending)), number))
     changes.sort(key=lambda pair: pair[0].start)
     for (before, one), (after, other) in pairwise(changes):
         if after.start < before.end:
             first, second = sorted((one, other))
-            raise ToolFailed(
-                f"edits {first} and {second} overlap; make one edit of them - at `$.edits[{second}]`"
-            )
+            raise ToolFailed(f"$.edits[{second}]: it overlaps edit {first}; make one edit of them")
     return [change for change, _ in changes]
 
 
@@ -158,12 +156,12 @@ def _in_file(crlf: list[int], at: int) -> int:
 
 
 def _only_place(path: Path, plain: str, old: str, number: int) -> int:
-    where = f"- at `$.edits[{number}].oldText`"
+    where = f"$.edits[{number}].oldText"
     if not old:
-        raise ToolFailed(f"oldText is empty; give the text to replace, or use write for a whole file {where}")
+        raise ToolFailed(f"{where}: it is empty; give the text to replace, or use write for a whole file")
     at = plain.find(old)
     if at < 0:
-        raise Missed(f"oldText is not in {path}; nothing was changed {where}", plain, old)
+        raise Missed(f"{where}: it is not in {path}; nothing was changed", plain, old)
     if plain.find(old, at + 1) < 0:
         return at
     lines: list[str] = []
@@ -175,6 +173,6 @@ def _only_place(path: Path, plain: str, old: str, number: int) -> int:
         at = plain.find(old, at + 1)
     more = ", …" if count > _LINES_NAMED else ""
     raise ToolFailed(
-        f"oldText is in {path} {count} times (lines {', '.join(lines)}{more}); "
-        f"add lines around it until it is there once; nothing was changed {where}"
+        f"{where}: it is in {path} {count} times (lines {', '.join(lines)}{more}); "
+        f"add lines around it until it is there once; nothing was changed"
     )

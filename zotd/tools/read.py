@@ -174,9 +174,7 @@ def _shown(path: Path, offset: int, window: Window) -> str:
     if window.total == 0:
         return f"[{path} is empty]"
     if not window.lines:
-        raise ToolFailed(
-            f"offset {offset} is past the end of {path}, which has {window.total} lines - at `$.offset`"
-        )
+        raise ToolFailed(f"$.offset: {offset} is past the end of {path}, which has {window.total} lines")
     text = window.data.removeprefix(BOM if offset == 1 else b"").decode("utf-8", "replace")
     last = offset + window.lines - 1
     if window.cut_line:

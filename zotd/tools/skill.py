@@ -40,7 +40,7 @@ class SkillTool(TypedTool[SkillArguments]):
         names = self._shelf.names()
         if arguments.name not in names:
             there = f"there are: {', '.join(names)}" if names else "there are none"
-            raise ToolFailed(f"no skill is named {arguments.name!r}; {there} - at `$.name`")
+            raise ToolFailed(f"$.name: no skill is named {arguments.name!r}; {there}")
         try:
             directory, text = self._shelf.load(arguments.name)
         except ValueError as wrong:

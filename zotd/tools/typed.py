@@ -42,8 +42,9 @@ class TypedTool(ABC, Generic[ArgumentsT]):
             # Not strict: small models write numbers as strings, and the meaning is plain.
             arguments = msgspec.convert(call.args, self.arguments, strict=False)
         except msgspec.ValidationError as error:
-            where = "" if " - at `" in str(error) else " - at `$`"
-            raise ToolFailed(f"bad arguments for {self.name}: {error}{where}") from error
+            from zotd.base.misfit import misfit
+
+            raise ToolFailed(f"bad arguments for {self.name}: {misfit(error, self.arguments)}") from error
         return await self.work(arguments, progress)  # type: ignore[arg-type]
 
     @abstractmethod
@@ -62,7 +63,7 @@ class FileTool(TypedTool[ArgumentsT]):
     def locate(self, path: str) -> Path:
         """Where `path` is: `~` is the session's home, the rest is relative to its folder."""
         if not path or "\0" in path:
-            raise ToolFailed(f"{path!r} is no path - at `$.path`")
+            raise ToolFailed(f"$.path: {path!r} is no path")
         if path == "~" or path.startswith("~/"):
             return Path(self._home + path[1:])
         return self._cwd / Path(path).expanduser()

@@ -42,9 +42,7 @@ class WriteTool(FileTool[WriteArguments]):
         try:
             data = arguments.content.encode()
         except UnicodeEncodeError as error:
-            raise ToolFailed(
-                f"the content is no text: half a surrogate pair at {error.start} - at `$.content`"
-            ) from error
+            raise ToolFailed(f"$.content: it is no text: half a surrogate pair at {error.start}") from error
         made = await self.on_file(path, len(data), replace_file, path, data)
         return ToolOutcome([Text(f"{'made' if made else 'replaced'} {path} ({len(data)} bytes)")])
 

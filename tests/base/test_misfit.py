@@ -1,0 +1,53 @@
+"""A value of the wrong type is told in JSON's words, by its path."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from zotd.base.misfit import misfit
+
+
+class Inner(msgspec.Struct):
+    word: Literal["one", "two"] | None = None
+
+
+class Value(msgspec.Struct):
+    name: str
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    ratio: float | None = None
+    text: Annotated[str, msgspec.Meta(min_length=1)] = "x"
+    flag: bool = False
+    either: bool | list[str] | None = None
+    inner: list[Inner] = []
+    env: dict[str, str] = {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": 3}, "$.name: expected a string, got a number"),
+        ({"name": True}, "$.name: expected a string, got a boolean"),
+        ({"name": None}, "$.name: expected a string, got null"),
+        ({}, "$.name: is required and missing"),
+        ([], "$: expected an object, got a list"),
+        ({"name": "x", "count": "1"}, "$.count: expected a whole number, got a string"),
+        ({"name": "x", "count": 0}, "$.count: expected a whole number of at least 1"),
+        ({"name": "x", "text": ""}, "$.text: expected a string whose length is at least 1"),
+        ({"name": "x", "ratio": "fast"}, "$.ratio: expected a number, got a string"),
+        ({"name": "x", "flag": "yes"}, "$.flag: expected true or false, got a string"),
+        ({"name": "x", "either": 3}, "$.either: expected true or false or a list, got a number"),
+        ({"name": "x", "either": ["a", {}]}, "$.either[1]: expected a string, got an object"),
+        (
+            {"name": "x", "inner": [{}, {"word": "three"}]},
+            "$.inner[1].word: expected 'one' or 'two', got 'three'",
+        ),
+        ({"name": "x", "env": {"A": 1}}, "$.env[...]: expected a string, got a number"),
+    ],
+)
+def test_a_misfit_names_its_path_what_was_expected_and_what_came(given: Any, said: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Value)
+    assert str(misfit(caught.value, Value)) == said
