@@ -200,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
         "-e",
         "--ext",
         action="append",
+        type=_folder,
         default=[],
         metavar="DIR",
         help="load an extension for this run; repeatable",
@@ -214,6 +215,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--output-schema", default="", metavar="FILE", help="the answer must be JSON that fits this schema")
     add("--list-models", action="store_true", help="list models and exit")
     return parser
+
+
+def _folder(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected the folder of an extension, got nothing")
+    return text
 
 
 def _names(text: str) -> tuple[str, ...]:

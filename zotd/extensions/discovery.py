@@ -92,6 +92,13 @@ class Discovery:
         """Whether there is anything to tell of."""
         return any((self.found, self.errors, self.shadowed, self.disabled, self.untrusted))
 
+    def left_out(self) -> list[tuple[str, str]]:
+        """What was named for this run and is not loaded: names, and why."""
+        off = "extension {0.name} was not loaded: `enabled` is false in {0.directory}/" + MANIFEST
+        taken = "extension {0.name} in {0.directory} was not loaded: an earlier one has its name"
+        left = [(one, off) for one in self.disabled] + [(one, taken) for one in self.shadowed]
+        return [(one.name, why.format(one)) for one, why in left if one.scope == "flag"]
+
 
 def discover(
     cwd: Path,

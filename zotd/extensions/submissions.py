@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zotd.protocol.frames import (
+    OpenPanel,
+    PanelClose,
+    PanelRender,
+    RegisterCommand,
+    RegisterTool,
+    Submit,
+    SubmitSlash,
+)
+
 if TYPE_CHECKING:
     from zotd.extensions.commands import Invocation
     from zotd.extensions.extension import Extension
     from zotd.extensions.surface import Surface
+
+HELD = (RegisterCommand, RegisterTool, OpenPanel, PanelRender, PanelClose, Submit, SubmitSlash)
+"""Frames that wait until the set is together: only then it is known whose a name is, and who looks on."""
 
 
 class Submissions:
