@@ -197,6 +197,18 @@ def test_extensions_are_loaded_anew_and_every_failure_is_told(machine: Machine, 
         assert "exit status 7" in told["errors"][0]["message"]
 
 
+def test_a_reload_is_answered_behind_its_events_and_holds_up_no_other_answer(machine: Machine) -> None:
+    zot = machine.rpc(*flags(machine, "pup"))
+    zot.ask("get_commands")
+    zot.send({"type": "reload_ext", "id": "slow"})
+    zot.send({"type": "get_state", "id": "quick"})
+    frames = zot.until("response")
+    assert (frames[-1]["id"], types(frames).count("ext_registered")) == ("quick", 0)
+    frames = zot.until("response")
+    states = [frame["state"] for frame in frames if frame["type"] == "ext_state"]
+    assert (frames[-1]["id"], states) == ("slow", ["stopped", "starting", "ready"])
+
+
 def test_the_end_of_a_log_and_its_place_are_told(machine: Machine) -> None:
     stage = Stage(machine, "pup")
     stage.call("command/list")

@@ -161,7 +161,7 @@ class Extensions(Struct, frozen=True, kw_only=True):
 class ExtensionReload(SessionRef, frozen=True, kw_only=True):
     """Stops all extensions of a session, reads their manifests again and starts them.
 
-    Tool calls that run are given 5 s to finish.
+    Tool calls that run are given 5 s to finish. Answered when all is loaded, behind the events of it.
 
     session_id: which session.
 
