@@ -130,3 +130,40 @@ def test_a_zot_client_is_sent_no_done_of_a_command_that_an_extension_ran(machine
     frames += client.until("turn_end")
     frames += client.until("done")
     assert types(frames).count("done") == 2
+
+
+def test_prompts_that_wait_are_bounded(machine: Machine) -> None:
+    stage = Stage(machine, "pup", capabilities={"submit": True}, script=[SLOW, ECHO])
+    stage.call("turn/start", text="mine")
+    stage.event("text_delta")
+    done = stage.say("pup", *[SUBMIT] * 600)
+    stage.event("done", turn_id=done)
+    assert len(stage.state["queue"]) == 256
+    (note,) = [row for row in stage.state["notes"] if row["level"] == "warn"]
+    assert note["text"] == "prompts that extension pup submits are dropped: 256 prompts wait already"
+    assert "submit was dropped: 256 prompts wait already" in stage.log("pup")
+    refused = stage.error("turn/start", text="one more")
+    assert (refused["data"]["kind"], refused["message"]) == ("busy", "256 prompts wait already")
+    asked = stage.say("pup", response("prompt", prompt="by a command"))
+    assert stage.event("done", turn_id=asked)["stop"] == "error"
+    assert len(stage.call("turn/abort", clear_queue=True)["unqueued"]) == 256
+
+
+def test_prompts_that_wait_fit_into_one_event(machine: Machine) -> None:
+    stage = Stage(machine, "pup", capabilities={"submit": True}, script=[SLOW, ECHO])
+    stage.call("turn/start", text="mine")
+    stage.event("text_delta")
+    stage.call("turn/start", text="x" * 2**20)
+    assert "more than 2,097,152 bytes" in stage.error("turn/start", text="x" * (2**20 + 1))["message"]
+    turn = stage.call("turn/start", text="y")["turn_id"]
+    assert [row["turn_id"] for row in stage.state["queue"]][1:] == [turn]
+    stage.call("turn/abort", clear_queue=True)
+
+
+def test_a_zot_client_is_told_that_too_many_prompts_wait(machine: Machine) -> None:
+    client = machine.rpc(*machine.script(SLOW, ECHO))
+    client.send({"type": "prompt", "message": "first"})
+    client.until("text_delta")
+    for _ in range(256):
+        client.send({"type": "prompt", "message": "more"})
+    assert client.ask("prompt", message="one more")["error"] == "256 prompts wait already"

@@ -143,9 +143,10 @@ class World:
     def can(self, capability: str) -> bool:
         return capability in self.capabilities
 
-    def prompt(self, text: str, extension: str) -> None:
+    def prompt(self, text: str, extension: str) -> str:
         self.prompts.append((extension, text))
         self._more.set()
+        return ""
 
     def built_in(self, text: str) -> Invocation | None:
         """There are none here."""

@@ -330,6 +330,23 @@ async def test_submit_queues_behind_a_turn_that_runs(stage: Stage) -> None:
         assert scene.script.requests[-1].messages[-1].text == "then this"
 
 
+async def test_a_flood_of_submits_is_told_of_seldom_and_bounded(stage: Stage) -> None:
+    peer = stage.enter("a", Notes())
+    async with play(stage, [], capabilities=("submit",)) as scene:
+        await scene.send("think")
+        await scene.viewer.sees("assistant_start")
+        for number in range(1_000):
+            peer.say(type="submit", text=str(number))
+        peer.say(type="notify", message="behind")
+        while not [note for note in scene.viewer.of("ext_notify") if note["message"] == "behind"]:
+            await scene.viewer.sees("ext_notify", len(scene.viewer.of("ext_notify")) + 1)
+        queue = [len(event["turns"]) for event in scene.viewer.of("queue")]
+        assert queue[-1] == 256
+        assert len(queue) < 5
+        scene.session.unqueue()
+        scene.session.abort()
+
+
 @pytest.mark.promise("S39")
 @pytest.mark.parametrize("text", ["", "   ", "\n\t"])
 async def test_a_blank_submit_is_ignored(stage: Stage, text: str) -> None:

@@ -22,8 +22,6 @@ class Limits:
     # Extensions
     manifest_bytes: int = 256 * KIB
     """One `extension.json`."""
-    manifest_bytes: int = 256 * KIB
-    """One `extension.json`."""
     extension_name_chars: int = 100
     """Of an extension's name, which stands in lists and in front of notes."""
     extension_name_bytes: int = 200
@@ -62,6 +60,10 @@ class Limits:
     """How long sessions that share an extension wait for one whose client is that far behind."""
     note_bytes: int = MIB
     """One text that an extension shows: more than a person reads, and far below a frame, however escaped."""
+    commands_per_extension: int = 1_000
+    """Names of commands that one extension can have: clients are told all of them at each change."""
+    tools_per_extension: int = 1_000
+    """The same for its tools; a request to a model has no room for a tenth of that."""
     log_chars: int = 200
     """Of a bad line, quoted in a log."""
     log_tail_bytes: int = MIB
@@ -126,6 +128,10 @@ class Limits:
     last_submissions: int = 100
     """Prompts and commands of extensions that are still taken once all clients have said their last: one that
     submits itself would never end."""
+    queued_turns: int = 256
+    """Prompts that wait in one session: more than anybody types, and clients are shown all at each change."""
+    queued_bytes: int = 2 * MIB
+    """Their text together, so that it fits into one frame, however escaped."""
     turns_kept: int = 1_000
     """Finished turns that `turn/wait` still answers for."""
 

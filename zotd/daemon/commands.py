@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zotd.agent.loop import Outcome
 from zotd.base.tasks import Tasks, failure_of
-from zotd.daemon.turns import Turn
+from zotd.daemon.turns import QueueFull, Turn
 from zotd.extensions.host import CommandAnswer, Invocation
 from zotd.extensions.panels import panel_of
 from zotd.protocol.content import Text
@@ -147,8 +147,12 @@ class Commands:
         if answer.action == "prompt" and not answer.error:
             turn.content, turn.client = [Text(answer.text)], f"extension:{answer.extension}"
             turn.started = lambda: None
-            if self.session.enqueue(turn):
-                return
+            try:
+                if self.session.enqueue(turn):
+                    return
+            except QueueFull as full:
+                answer = replace(answer, error=f"the prompt of /{answer.name} was dropped: {full}")
+                self._publish(answer, turn.id)
         self.session.publish(Done(turn_id=turn.id, stop="error" if answer.error else "end_turn"))
         outcome = (
             Outcome("error", error=answer.error, kind="command") if answer.error else Outcome("end_turn")

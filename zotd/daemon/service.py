@@ -22,6 +22,7 @@ from zotd.daemon.pictures import pictures
 from zotd.daemon.project_service import PROJECT_METHODS
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.turns import QueueFull
 from zotd.protocol import methods as m
 from zotd.protocol.params import Params, SessionRef
 from zotd.protocol.session import Note, Panel, QueuedTurn, SessionInfo
@@ -98,7 +99,12 @@ async def turn_start(caller: Caller, params: m.TurnStartParams) -> Then:
     command = not images and session.commands.find(params.text) is not None
     if params.if_busy == "reject" and session.busy and not command:
         raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
-    accepted = await session.submit(params.text, images, client=caller.name)
+    try:
+        accepted = await session.submit(params.text, images, client=caller.name)
+    except QueueFull as full:
+        raise Refused(
+            str(full), kind="busy", hint="wait for a `done`, or abort and clear the queue"
+        ) from None
     result = m.TurnAccepted(
         turn_id=accepted.turn_id, state=accepted.state, position=accepted.position or None
     )

@@ -15,10 +15,11 @@ from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
+from zotd.base.soon import Seldom
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
-from zotd.daemon.turns import Accepted, Turn
+from zotd.daemon.turns import Accepted, QueueFull, Turn, check_room
 from zotd.extensions.host import ExtensionHost, Invocation
 from zotd.protocol.content import Block, ContextUse, Image, Text
 from zotd.protocol.events import (
@@ -98,6 +99,8 @@ class Session:
         self.panels: dict[str, dict[str, Any]] = {}
         self.context = ContextUse(window=model.window)
         self._partial: list[str] = []
+        self._announce_queue = Seldom(self._tell_queue)
+        self._crowded = False  # whether it was told that prompts are dropped
         self._closing = False
         self._finishing = 0  # clients that ask for nothing more
         self._submissions = 0  # that are taken yet when all clients are such ones
@@ -135,9 +138,17 @@ class Session:
     def can(self, capability: str) -> bool:
         return any(capability in client.capabilities for client in self.clients)
 
-    def prompt(self, text: str, extension: str) -> None:
+    def prompt(self, text: str, extension: str) -> str:
         if self._takes(extension):
-            self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
+            try:
+                self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
+            except QueueFull as full:
+                if not self._crowded:
+                    self._crowded = True
+                    message = f"prompts that extension {extension} submits are dropped: {full}"
+                    self.publish(ExtNotify(extension="zotd", level="warn", message=message))
+                return str(full)
+        return ""
 
     def built_in(self, text: str) -> Invocation | None:
         return self.commands.built_in(text)
@@ -224,14 +235,15 @@ class Session:
     ) -> Accepted:
         """Take a prompt. A registered `/command` runs at once, also during a turn; the rest queues.
 
-        `started` is called before the first event of the turn or command.
+        `started` is called before the first event of the turn or command. Raises QueueFull.
         """
         await self.loaded()
         content: list[Block] = [*([Text(text)] if text or not images else []), *images]
         turn = self._turn(content, client, started)
         if not images and (invocation := self.commands.find(text)) is not None:
             return self._command(turn, invocation)
-        idle = self.active is None and not self.queue
+        if not (idle := self.active is None and not self.queue):
+            self._check_room(turn)
         self.queue.append(turn)
         position = 0 if idle else len(self.queue)
         state: Literal["started", "queued"] = "started" if idle else "queued"
@@ -242,12 +254,23 @@ class Session:
         return self._command(self._turn([], "client", lambda: None), invocation)
 
     def enqueue(self, turn: Turn) -> bool:
-        """Give a turn that no client sent its place in the queue. False in a session that closes."""
+        """Give a turn that no client sent its place in the queue. False in a session that closes.
+
+        Raises QueueFull.
+        """
         if self._closing:
             return False
+        self._check_room(turn)
         self.queue.append(turn)
         self._release(turn)
         return True
+
+    def _check_room(self, turn: Turn) -> None:
+        try:
+            check_room(self.queue, turn, self.limits)
+        except QueueFull:
+            self._turns.pop(turn.id, None)
+            raise
 
     async def loaded(self) -> None:
         """Until the extensions are ready, or were given the time they get together."""
@@ -340,7 +363,7 @@ class Session:
     def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
         return Accepted(turn.id, "command", lambda: self.commands.start(turn, invocation), turn.answered)
 
-    def _announce_queue(self) -> None:
+    def _tell_queue(self) -> None:
         turns = [QueuedTurn(turn_id=turn.id, text=turn.text, client=turn.client) for turn in self.queue]
         self.publish(QueueChanged(turns=turns))
 
@@ -356,6 +379,7 @@ class Session:
 
     def _begin(self) -> tuple[Turn, asyncio.Task[Outcome]]:
         turn = self.active = self.queue.popleft()
+        self._crowded = False
         turn.started()
         if turn.announced:
             self._announce_queue()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
 from zotd.agent.loop import Outcome
+from zotd.base.limits import Limits
 from zotd.extensions.host import CommandAnswer
 from zotd.protocol.content import Block, Text
 
@@ -32,6 +33,18 @@ class Turn:
     @property
     def text(self) -> str:
         return "".join(block.text for block in self.content if isinstance(block, Text))
+
+
+class QueueFull(Exception):
+    """No further prompt can wait. The message is for a person."""
+
+
+def check_room(waiting: Collection[Turn], turn: Turn, limits: Limits) -> None:
+    """Raises QueueFull when a turn cannot wait beside those that do."""
+    if len(waiting) >= limits.queued_turns:
+        raise QueueFull(f"{len(waiting)} prompts wait already")
+    if sum(len(each.text.encode("utf-8", "replace")) for each in (*waiting, turn)) > limits.queued_bytes:
+        raise QueueFull(f"the prompts that wait would have more than {limits.queued_bytes:,} bytes together")
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,7 @@ class ZotFront:
 
     async def _prompt(self, command: Command, session: Session) -> None:
         from zotd.daemon.pictures import pictures
+        from zotd.daemon.turns import QueueFull
 
         message = command.params["message"]
         try:
@@ -239,7 +240,11 @@ class ZotFront:
             self._refuse(command, "message is empty")
             return
         started = lambda: self._reply(command, {"started": True})  # noqa: E731 - one call, one place
-        accepted = await session.submit(message, images, started=started)
+        try:
+            accepted = await session.submit(message, images, started=started)
+        except QueueFull as full:
+            self._refuse(command, str(full))
+            return
         self._awaited.add(accepted.turn_id)
         accepted.begin()
 

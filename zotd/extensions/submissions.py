@@ -37,7 +37,8 @@ class Submissions:
         if not text.strip():
             return
         if self._surface.can("submit"):
-            self._surface.prompt(text, extension.name)
+            if why := self._surface.prompt(text, extension.name):
+                extension.remark(f"submit was dropped: {why}")
         else:
             extension.remark("submit was ignored: no attached client takes prompts of extensions")
 

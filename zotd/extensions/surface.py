@@ -28,8 +28,8 @@ class Surface(Protocol):
         """Whether an attached client declared a capability: `panels`, `insert`, `submit`."""
         ...
 
-    def prompt(self, text: str, extension: str) -> None:
-        """Take a prompt of an extension, in turn with everybody else's."""
+    def prompt(self, text: str, extension: str) -> str:
+        """Take a prompt of an extension, in turn with everybody else's. Returns "" or why it cannot wait."""
         ...
 
     def built_in(self, text: str) -> Invocation | None:
