@@ -22,6 +22,13 @@ def tool(name: str, **fields: Any) -> Frame:
     return {"type": "register_tool", "name": name, **fields}
 
 
+class Mute(Peer):
+    """Says nothing."""
+
+    def began(self) -> None:
+        pass
+
+
 class Opener(Peer):
     """Its tool `open` activates whatever its argument `names` lists."""
 
@@ -262,3 +269,47 @@ async def test_all_that_was_registered_before_ready_is_there_when_start_up_retur
         assert [info.name for info in host.commands()] == [*named, "go", "other"]
         assert stage.toolbox.names() == ["dig", "mine"]
         assert [row.state for row in host.states()] == ["ready", "ready"]
+
+
+async def test_names_that_come_late_are_told_of_seldom(stage: Stage) -> None:
+    peer = stage.enter("a", Peer())
+    async with stage.running():
+        for number in range(500):
+            peer.say(**command(f"c{number}"))
+        for number in range(500):
+            peer.say(**tool(f"t{number}"))
+        peer.say(type="notify", message="behind")
+        await stage.event(ExtNotify, message="behind")
+        await asyncio.sleep(0.01)
+        told = stage.seen(ExtRegistered)
+        assert (len(told[-1].commands), len(told[-1].tools)) == (500, 500)
+        assert len(told) < 8
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("kind", "limit"), [("command", "commands"), ("tool", "tools")])
+async def test_an_extension_has_so_many_names_and_no_more(
+    stage: Stage, kind: str, limit: str, late: bool
+) -> None:
+    names = [{"type": f"register_{kind}", "name": f"n{number}"} for number in (1, 2, 3, 4, 2)]
+    peer = stage.enter("a", Peer(*[] if late else names))
+    bound = {f"{limit}_per_extension": 3}
+    async with stage.running(**bound):
+        if late:
+            for frame in names:
+                peer.say(**frame)
+        peer.say(type="notify", message="behind")
+        await stage.event(ExtNotify, message="behind")
+        await asyncio.sleep(0.01)
+        told = stage.seen(ExtRegistered)[-1]
+        assert getattr(told, limit) == ["n1", "n2", "n3"]
+        refused = f"n4 was refused: an extension can have 3 {limit}"
+        assert stage.log("a").count(refused) == stage.log("a").count("was refused") == 1
+
+
+async def test_what_is_said_before_the_set_is_together_is_bounded(stage: Stage) -> None:
+    stage.enter("slow", Mute())
+    stage.enter("a", Peer(*[command(f"c{number}") for number in range(50)]))
+    async with stage.running(held_bytes=1_000):
+        assert 5 < len(stage.seen(ExtRegistered)[-1].commands) < 50
+        assert "register_command was dropped: more than 1,000 bytes came" in stage.log("a")

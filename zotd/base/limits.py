@@ -22,6 +22,8 @@ class Limits:
     # Extensions
     manifest_bytes: int = 256 * KIB
     """One `extension.json`."""
+    manifests: int = 256
+    """Looked at in one directory of extensions: all sessions wait while they are read."""
     extension_name_chars: int = 100
     """Of an extension's name, which stands in lists and in front of notes."""
     extension_name_bytes: int = 200
@@ -38,6 +40,8 @@ class Limits:
     """`event_intercept` to its answer, for each extension asked; without one the event passes."""
     tool_s: float = 60.0
     """`tool_call` to `tool_result`, unless the manifest says otherwise or the tool waits for a person."""
+    panel_wait_s: float = 120.0
+    """For somebody who can show panels to come back, while a tool waits for a person."""
     shutdown_s: float = 2.0
     """`shutdown` to exit, for all extensions together, as the protocol document says."""
     reload_s: float = 5.0

@@ -85,6 +85,7 @@ class Session:
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
         self.clients: list[Client] = []
+        self._audience = asyncio.Event()
         self.active: Turn | None = None
         self.queue: deque[Turn] = deque()
         self.next_seq = 1
@@ -138,11 +139,17 @@ class Session:
     def can(self, capability: str) -> bool:
         return any(capability in client.capabilities for client in self.clients)
 
+    async def audience_changed(self) -> None:
+        self._audience.clear()
+        await self._audience.wait()
+
     def prompt(self, text: str, extension: str) -> str:
         if self._takes(extension):
+            turn = self._turn([Text(text)], f"extension:{extension}", lambda: None)
             try:
-                self.enqueue(self._turn([Text(text)], f"extension:{extension}", lambda: None))
+                self.enqueue(turn)
             except QueueFull as full:
+                del self._turns[turn.id]
                 if not self._crowded:
                     self._crowded = True
                     message = f"prompts that extension {extension} submits are dropped: {full}"
@@ -195,6 +202,7 @@ class Session:
         Panels stay open though the last client that shows them has left: one may come back.
         """
         self.clients.append(client)
+        self._audience.set()
         for note in self.notes.rows:
             client.deliver(note)
         if "panels" in client.capabilities:
@@ -204,6 +212,7 @@ class Session:
     def detach(self, client: Client) -> None:
         if client in self.clients:
             self.clients.remove(client)
+            self._audience.set()
 
     @property
     def partial_text(self) -> str:
@@ -243,7 +252,11 @@ class Session:
         if not images and (invocation := self.commands.find(text)) is not None:
             return self._command(turn, invocation)
         if not (idle := self.active is None and not self.queue):
-            self._check_room(turn)
+            try:
+                check_room(self.queue, turn, self.limits)
+            except QueueFull:
+                del self._turns[turn.id]
+                raise
         self.queue.append(turn)
         position = 0 if idle else len(self.queue)
         state: Literal["started", "queued"] = "started" if idle else "queued"
@@ -260,17 +273,10 @@ class Session:
         """
         if self._closing:
             return False
-        self._check_room(turn)
+        check_room(self.queue, turn, self.limits)
         self.queue.append(turn)
         self._release(turn)
         return True
-
-    def _check_room(self, turn: Turn) -> None:
-        try:
-            check_room(self.queue, turn, self.limits)
-        except QueueFull:
-            self._turns.pop(turn.id, None)
-            raise
 
     async def loaded(self) -> None:
         """Until the extensions are ready, or were given the time they get together."""

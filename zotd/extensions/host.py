@@ -21,7 +21,7 @@ from zotd.extensions.panel_text import paragraphs
 from zotd.extensions.panels import Panels
 from zotd.extensions.program import Surroundings
 from zotd.extensions.reload import Former, Reloaded, ReloadError, SteadyHooks
-from zotd.extensions.submissions import HELD, Submissions
+from zotd.extensions.submissions import HELD, Early, Submissions
 from zotd.extensions.text import within
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
@@ -89,10 +89,10 @@ class ExtensionHost:
         self._new_scope = scope
         self._scope = scope(limits)
         self._together = True
-        self._early: dict[str, list[FromExtension]] = {}
+        self._early = Early(limits.held_bytes)
         self._shared = shared
         self._former = Former()
-        self._names = Names(self._commands, self._tools, self._former)
+        self._names = Names(self._commands, self._tools, self._former, surface.publish, limits)
         self._lives: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()
         self._reloading: asyncio.Task[Reloaded] | None = None
@@ -243,7 +243,7 @@ class ExtensionHost:
         self._tools.clear(but=expected - up)
         for name in up:
             self._back(name)
-        early = [(extension, self._early.pop(name, [])) for name, extension in self._extensions.items()]
+        early = [(extension, self._early.take(name)) for name, extension in self._extensions.items()]
         for extension, frames in early:
             for frame in frames:
                 if isinstance(frame, RegisterCommand | RegisterTool):
@@ -325,11 +325,11 @@ class ExtensionHost:
             case ClearNotes():
                 self._surface.publish(ExtClearNotes(extension=extension.name))
             case _ if self._together and isinstance(frame, HELD):
-                self._early.setdefault(extension.name, []).append(frame)
+                self._early.put(extension, frame)
             case RegisterCommand() | RegisterTool():
                 self._names.register(extension, frame)
                 if extension.settled.is_set():
-                    self._announce(extension)
+                    self._names.announce(extension)
             case Subscribe():
                 self.interception.subscribe(extension, frame)
             case OpenPanel(panel=panel):
@@ -348,7 +348,7 @@ class ExtensionHost:
     def _join(self, extension: Extension) -> None:
         """It is ready and its names were given out: the session has begun for it."""
         if not extension.gone:
-            self._announce(extension)
+            self._names.announce(extension)
             self.interception.started(extension)
 
     def _back(self, name: str) -> None:
@@ -360,14 +360,6 @@ class ExtensionHost:
 
     def _warn(self, name: str, message: str) -> None:
         self._surface.publish(ExtNotify(extension=name, level="warn", message=message))
-
-    def _announce(self, extension: Extension) -> None:
-        if not extension.gone:
-            name = extension.name
-            offers = ExtRegistered(
-                extension=name, commands=self._commands.of(name), tools=self._tools.of(name)
-            )
-            self._surface.publish(offers)
 
     def changed(self, extension: Extension) -> None:
         """It became ready, failed or stopped."""

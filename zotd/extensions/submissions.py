@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zotd.protocol.frames import (
+    FromExtension,
     OpenPanel,
     PanelClose,
     PanelRender,
@@ -14,6 +16,7 @@ from zotd.protocol.frames import (
     Submit,
     SubmitSlash,
 )
+from zotd.wire.codec import encode_frame
 
 if TYPE_CHECKING:
     from zotd.extensions.commands import Invocation
@@ -22,6 +25,38 @@ if TYPE_CHECKING:
 
 HELD = (RegisterCommand, RegisterTool, OpenPanel, PanelRender, PanelClose, Submit, SubmitSlash)
 """Frames that wait until the set is together: only then it is known whose a name is, and who looks on."""
+
+
+class Early:
+    """What extensions say before the set is together: in order for each, and bounded."""
+
+    def __init__(self, most: int) -> None:
+        """most: bytes for each extension."""
+        self._most = most
+        self._frames: dict[str, list[FromExtension]] = {}
+        self._bytes: Counter[str] = Counter()
+
+    def put(self, extension: Extension, frame: FromExtension) -> None:
+        """Keep a frame of `HELD`, or tell the log that there is no room for it."""
+        size = len(encode_frame(frame))
+        if self._bytes[extension.name] + size > self._most:
+            tag = frame.__struct_config__.tag
+            extension.remark(
+                f"{tag} was dropped: more than {self._most:,} bytes came before the start was over"
+            )
+            return
+        self._bytes[extension.name] += size
+        self._frames.setdefault(extension.name, []).append(frame)
+
+    def take(self, name: str) -> list[FromExtension]:
+        """What an extension has said, once."""
+        del self._bytes[name]
+        return self._frames.pop(name, [])
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._frames.clear()
+        self._bytes.clear()
 
 
 class Submissions:
