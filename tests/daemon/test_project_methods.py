@@ -219,3 +219,17 @@ def test_a_reload_reads_all_of_it_again(machine: Machine, client: Client) -> Non
     (machine.home / "extensions" / "user" / "extension.json").unlink()
     client.call("extension/reload", session_id=session)
     assert (names(client, session_id=session), "skill" in offered(client, session)) == ([], False)
+
+
+def test_of_many_files_that_cannot_be_used_a_session_is_told_the_first_and_lists_have_all(
+    machine: Machine, client: Client
+) -> None:
+    for number in range(100):
+        path = machine.cwd / ".zot" / "skills" / f"s{number:02}" / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text("---\n[")
+    session = client.session()
+    assert len(client.call("skill/list", session_id=session)["errors"]) == 100
+    notes = client.call("session/state", session_id=session)["session"]["notes"]
+    assert len(notes) == 33
+    assert notes[-1]["text"] == "68 more files of this folder cannot be used; skill/list names them"

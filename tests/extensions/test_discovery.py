@@ -321,3 +321,12 @@ def test_a_name_that_is_the_hosts_or_no_name_of_a_file_is_an_error_of_the_manife
 def test_any_other_name_is_good(places: Places, name: str) -> None:
     places.installed("a", name=name)
     assert [located.name for located in places.discover().found] == [name]
+
+
+def test_there_is_a_last_directory_that_is_looked_at(places: Places) -> None:
+    for number in range(300):
+        places.project(f"e{number:03}")
+    result = places.discover()
+    assert [located.name for located in result.found] == [f"e{number:03}" for number in range(256)]
+    (error,) = result.errors
+    assert error.message == "has 300 entries, of which only the first 256 are looked at"

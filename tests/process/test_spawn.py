@@ -315,4 +315,6 @@ async def test_a_bad_working_directory_is_not_blamed_on_the_program(scope: Scope
 async def test_arguments_that_the_system_refuses_are_explained(scope: Scope, tmp_path: Path) -> None:
     assert "too long for the system" in await _fault(scope, ["true", "x" * 10_000_000], tmp_path)
     assert "null byte" in await _fault(scope, ["true", "a\0b"], tmp_path)
+    assert "is not on PATH" in await _fault(scope, ["x" * 5_000], tmp_path)
+    assert "too long" in await _fault(scope, ["./" + "x" * 5_000], tmp_path)
     assert "null byte" in await _fault(scope, ["./a\0b"], tmp_path)

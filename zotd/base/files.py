@@ -31,6 +31,14 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return handle
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is anything, as far as one may know."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def is_folder(path: Path) -> bool:
     """Whether there is a folder, as far as one may know."""
     try:

@@ -24,6 +24,7 @@ from zotd.protocol.manifest import Manifest
 MANIFEST = "extension.json"
 THEMES = ("theme.json", "themes/theme.json")
 MANIFEST_BYTES = Limits().manifest_bytes
+MANIFESTS = Limits().manifests
 NAME_CHARS = Limits().extension_name_chars
 NAME_BYTES = Limits().extension_name_bytes
 
@@ -166,9 +167,12 @@ def _candidates(
         except OSError as error:
             errors.append(LoadError(place, "", f"cannot be listed: {error.strerror}", scope))
             continue
-        for child in children:
+        for child in children[:MANIFESTS]:
             if is_folder(child):
                 yield child, scope
+        if len(children) > MANIFESTS:
+            left = f"has {len(children)} entries, of which only the first {MANIFESTS} are looked at"
+            errors.append(LoadError(place, "", left, scope))
 
 
 class ManifestError(Exception):

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zotd.base.files import open_regular
+from zotd.base.files import is_file, is_folder, is_there, open_regular
 
 _SHEBANG_BYTES = 256  # what Linux itself reads of a first line
 
@@ -19,8 +19,8 @@ _SHEBANG_BYTES = 256  # what Linux itself reads of a first line
 def why_not_started(argv: Sequence[str], cwd: Path, env: Mapping[str, str], error: OSError) -> str:
     """One line: which program, what is wrong with which path, how to fix it."""
     name = argv[0]
-    if not cwd.is_dir():
-        state = "is not a directory" if cwd.exists() else "does not exist"
+    if not is_folder(cwd):
+        state = "is not a directory" if is_there(cwd) else "does not exist"
         return f"cannot start {name}: its working directory {cwd} {state}; create it or name another"
     if error.errno == errno.E2BIG:
         return (
@@ -58,16 +58,16 @@ def _fault_of_path(name: str, cwd: Path, env: Mapping[str, str]) -> str:
         if found is None:
             return f"{name} is not on PATH ({env.get('PATH', '')}); install it or give its full path"
         path = found
-    if not path.exists():
+    if not is_there(path):
         return f"{path} does not exist; check the path, or build or install it"
-    if path.is_dir():
+    if is_folder(path):
         return f"{path} is a directory; name the program inside it"
-    if not path.is_file():
+    if not is_file(path):
         return f"{path} is not a regular file; name a program"
     if not os.access(path, os.X_OK):
         return f"{path} is not executable; run: chmod +x {_quoted(path)}"
     words = _shebang(path)
-    if words and not (cwd / words[0].rstrip("\r")).exists():
+    if words and not is_there(cwd / words[0].rstrip("\r")):
         return _interpreter_missing(path, words[0])
     if words and words[0].endswith("\r"):
         return _interpreter_missing(path, words[0])
@@ -117,10 +117,10 @@ def _head(path: Path) -> bytes:
 
 def _on_path(name: str, cwd: Path, env: Mapping[str, str]) -> Path | None:
     if "/" in name:
-        return cwd / name if (cwd / name).exists() else None
+        return cwd / name if is_there(cwd / name) else None
     for folder in os.get_exec_path(dict(env)):
         path = cwd / folder / name
-        if path.is_file():
+        if is_file(path):
             return path
     return None
 
