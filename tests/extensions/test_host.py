@@ -114,6 +114,23 @@ async def test_stderr_and_the_hosts_remarks_share_one_log_that_is_appended_to(wo
     assert len(lines) == 6
 
 
+@pytest.mark.promise("S69")
+@pytest.mark.parametrize("where", ["logs", "logs/ext-good.log"])
+async def test_a_log_that_cannot_be_written_is_told_of_and_not_pointed_to(world: World, where: str) -> None:
+    world.add("good")
+    place = world.home / where
+    if where == "logs":
+        place.write_text("no directory")
+        why = f"{place}: expected a directory"
+    else:
+        place.mkdir(parents=True)
+        why = f"{place}: Is a directory"
+    async with world.running():
+        failed = await world.event(ExtState, extension="good", state="failed")
+        said = "extension good did not start: its log cannot be written: "
+        assert failed.error == f"{said}{why}"
+
+
 @pytest.mark.promise("S9")
 @pytest.mark.promise("S69")
 @pytest.mark.parametrize(
@@ -122,9 +139,9 @@ async def test_stderr_and_the_hosts_remarks_share_one_log_that_is_appended_to(wo
         ("exits_7", "exited: exit status 7 before hello"),
         ("killed", "exited: killed by SIGKILL before hello"),
         ("closes_stdout", "closed its stdout before hello"),
-        ("notify_first", "first frame was notify, not hello"),
-        ("nameless", "the first frame must be hello: "),
-        ("chatter", "more than 20 lines before hello that are no frames"),
+        ("notify_first", "failed: its first frame was notify, not hello"),
+        ("nameless", "failed: its first frame must be hello: "),
+        ("chatter", "failed: more than 20 lines before hello that are no frames"),
         ("silent", "sent no hello within 0.3 s"),
     ],
 )

@@ -205,9 +205,12 @@ async def test_up_to_twenty_lines_of_a_banner_are_skipped_and_logged(stage: Stag
 @pytest.mark.parametrize(
     ("says", "error"),
     [
-        ({"type": "notify", "message": "hi"}, "first frame was notify, not hello"),
-        ({"type": "hello"}, "the first frame must be hello: hello: Object missing required field `name`"),
-        ({"type": "hello", "name": ""}, "the first frame must be hello: "),
+        ({"type": "notify", "message": "hi"}, "failed: its first frame was notify, not hello"),
+        (
+            {"type": "hello"},
+            "failed: its first frame must be hello: hello: Object missing required field `name`",
+        ),
+        ({"type": "hello", "name": ""}, "failed: its first frame must be hello: "),
     ],
 )
 async def test_a_first_frame_that_is_not_hello_is_named_in_the_error(

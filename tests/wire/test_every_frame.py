@@ -342,5 +342,5 @@ def test_hello_is_the_only_frame_that_is_read_before_the_acknowledgement() -> No
         if tag == "hello":
             assert out == Greeted(msgspec.convert(example(Hello), Hello))
         else:
-            assert out == Failed(f"first frame was {tag}, not hello")
+            assert out == Failed(f"failed: its first frame was {tag}, not hello")
             assert link.state is State.GONE

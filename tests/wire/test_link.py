@@ -109,14 +109,16 @@ def test_banners_before_hello_are_remarks() -> None:
 
 def test_too_many_banners_fail() -> None:
     link = ExtensionLink(LIMITS)
-    assert link.receive(b"x\n" * 4 + HELLO)[-1] == Failed("more than 3 lines before hello that are no frames")
+    assert link.receive(b"x\n" * 4 + HELLO)[-1] == Failed(
+        "failed: more than 3 lines before hello that are no frames"
+    )
     assert state_of(link) is State.GONE
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (REGISTER, "first frame was register_command, not hello"),
+        (REGISTER, "failed: its first frame was register_command, not hello"),
         (b'{"type":"hello"}\n', "missing required field `name`"),
         (b'{"type":"hello","name":""}\n', "length >= 1 at $.name"),
         (b'{"type":"greetings"}\n', "unknown type 'greetings'"),

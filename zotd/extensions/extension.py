@@ -80,6 +80,7 @@ class Extension:
         self.parting = "was stopped"
         self.calls = RunningCalls()
         self.log_path = extension_log(surroundings.home, located.name)
+        self._log_at = f" (log: {self.log_path})"
         self._surroundings = surroundings
         self._limits = limits
         self._scope = scope
@@ -118,7 +119,7 @@ class Extension:
     @property
     def ended(self) -> str:
         """The error of one that ended on its own, without where its log is; empty for all others."""
-        return (self.error or "").removesuffix(f" (log: {self.log_path})")
+        return (self.error or "").removesuffix(self._log_at)
 
     def remark(self, text: str) -> None:
         """A line of ours in its log."""
@@ -294,11 +295,12 @@ class Extension:
         if self._quiet is not None:
             self._quiet.cancel()
         self.remark(how)
-        self._questions.fail(f"extension {self.name} {self.parting if self._stopping else how}")
+        said = f"extension {self.name} {how}"
+        self._questions.fail(f"extension {self.name} {self.parting}" if self._stopping else said)
         if self._stopping:
             self.state = "stopped"
         else:
-            self.state, self.error = "failed", f"extension {self.name} {how} (log: {self.log_path})"
+            self.state, self.error = "failed", said if self._journal is None else f"{said}{self._log_at}"
         self._listener.changed(self)
         self.settled.set()
 

@@ -15,11 +15,16 @@ class Journal:
     """An append-only file. One write a remark, so that lines of the extension and ours never mix."""
 
     def __init__(self, path: Path) -> None:
-        """Opens `path`, making its directory. Raises OSError, also for what is no regular file."""
+        """Opens `path`, making its directory. Raises OSError with a sentence, also for no regular file."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # An extension may print what only its user should see: nobody else can read it.
-        self.fd = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # An extension may print what only its user should see: nobody else can read it.
+            self.fd = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        except OSError as error:
+            blocked = isinstance(error, FileExistsError | NotADirectoryError)
+            why = "expected a directory" if blocked else error.strerror
+            raise OSError(f"its log cannot be written: {error.filename or path}: {why}") from None
 
     def remark(self, text: str) -> None:
         """Add one line with our mark. A full disk must not end a session, so a failed write is let go."""

@@ -202,20 +202,22 @@ class ExtensionLink:
         try:
             frame = from_wire(value, FROM_EXTENSION, ignored)
         except WireError as error:
-            self._fail(f"the first frame must be hello: {error.message}: {self._quote(line)}", out)
+            self._fail(f"failed: its first frame must be hello: {error.message}: {self._quote(line)}", out)
             return
         self._ignore(line, ignored, out)
         if isinstance(frame, Hello):
             self._move(Input.HELLO)
             out.append(Greeted(frame))
         else:
-            self._fail(f"first frame was {value['type']}, not hello", out)
+            self._fail(f"failed: its first frame was {value['type']}, not hello", out)
 
     def _banner(self, line: bytes | Oversize, out: list[Output]) -> None:
         self._banners += 1
         out.append(Remark(f"skipped a line before hello that is no frame: {self._quote(line)}"))
         if self._banners > self._limits.banner_lines:
-            self._fail(f"more than {self._limits.banner_lines} lines before hello that are no frames", out)
+            self._fail(
+                f"failed: more than {self._limits.banner_lines} lines before hello that are no frames", out
+            )
 
     def _fail(self, reason: str, out: list[Output]) -> None:
         self._move(Input.BAD_START)
