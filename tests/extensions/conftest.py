@@ -91,6 +91,7 @@ class World:
         self.full = False
         self._caught_up = asyncio.Event()
         self._more = asyncio.Event()
+        self._audience = asyncio.Event()
 
     def add(self, mode: str, folder: str = "", /, **manifest: Any) -> Path:
         """Install `misbehave.py MODE`; folder and extension are named like the mode unless told."""
@@ -142,6 +143,15 @@ class World:
 
     def can(self, capability: str) -> bool:
         return capability in self.capabilities
+
+    def look_on(self, *capabilities: str) -> None:
+        """From now on those who are attached can do this, all of them together."""
+        self.capabilities = {*capabilities}
+        self._audience.set()
+
+    async def audience_changed(self) -> None:
+        self._audience.clear()
+        await self._audience.wait()
 
     def prompt(self, text: str, extension: str) -> str:
         self.prompts.append((extension, text))

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.extensions.conftest import Stage, run
+from tests.extensions.play import calls, play, says
 from tests.peers import Frame, Peer
 from zotd.agent.ports import Allowed, ToolOutcome
+from zotd.base.limits import Limits
 from zotd.extensions.host import ExtensionHost
 from zotd.protocol.content import Image, Text, ToolCall
 from zotd.protocol.events import ExtNotify, ExtState
@@ -113,6 +115,54 @@ async def test_a_tool_that_waits_for_a_person_has_no_limit(stage: Stage) -> None
         asyncio.get_running_loop().call_later(86_400, lambda: peer.say(**answer))
         assert (await outcome).content == [Text("yes")]
         assert now() == pytest.approx(86_400)
+
+
+async def test_a_tool_that_waits_for_a_person_is_called_off_two_minutes_after_the_last_of_them_left(
+    stage: Stage,
+) -> None:
+    stage.look_on("panels")
+    peer = Silent(INTERACTIVE)
+    peer.capabilities = ("tool_cancel",)
+    stage.enter("a", peer)
+    async with stage.running():
+        outcome = call(stage)
+        asked = await peer.next("tool_call")
+        asyncio.get_running_loop().call_later(1_000, stage.look_on)
+        failed = error_of(await outcome)
+        assert "nobody who can show panels has been attached for 120 s" in failed
+        assert now() == pytest.approx(1_120)
+        assert Limits().panel_wait_s == 120
+        assert (await peer.next("tool_cancel"))["id"] == asked["id"]
+
+
+async def test_the_model_goes_on_when_the_person_it_waits_for_does_not_come_back(stage: Stage) -> None:
+    peer = stage.enter("a", Silent(INTERACTIVE))
+    async with play(stage, calls("dig"), says("ok"), capabilities=("panels",)) as scene:
+        scene.attach()
+        turn = await scene.send("go")
+        await peer.next("tool_call")
+        scene.session.detach(scene.viewer)
+        await scene.session.wait(turn)
+        (result,) = scene.results()
+        assert result.is_error
+        assert [block.text for block in result.content if isinstance(block, Text)] == [
+            "tool dig was called off: nobody who can show panels has been attached for 120 s"
+        ]
+
+
+async def test_it_goes_on_waiting_when_one_comes_back_in_time(stage: Stage) -> None:
+    stage.look_on("panels")
+    peer = stage.enter("a", Silent(INTERACTIVE))
+    async with stage.running():
+        outcome = call(stage)
+        asked = await peer.next("tool_call")
+        loop = asyncio.get_running_loop()
+        for at in (100, 1_000, 2_000):
+            loop.call_later(at, stage.look_on, "insert")
+            loop.call_later(at + 119, stage.look_on, "panels")
+        answer: Frame = {"type": "tool_result", "id": asked["id"], "content": []}
+        loop.call_later(3_000, lambda: peer.say(**answer))
+        assert not (await outcome).is_error
 
 
 @pytest.mark.promise("S31")

@@ -17,6 +17,7 @@ from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.soon import Seldom
 from zotd.base.tasks import Tasks, Watched
+from zotd.daemon.admission import Admission
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
 from zotd.daemon.turns import Accepted, QueueFull, Turn, check_room
@@ -103,8 +104,7 @@ class Session:
         self._announce_queue = Seldom(self._tell_queue)
         self._crowded = False  # whether it was told that prompts are dropped
         self._closing = False
-        self._finishing = 0  # clients that ask for nothing more
-        self._submissions = 0  # that are taken yet when all clients are such ones
+        self._admission = Admission(limits.last_submissions, self.publish)
 
     # Events
 
@@ -144,7 +144,7 @@ class Session:
         await self._audience.wait()
 
     def prompt(self, text: str, extension: str) -> str:
-        if self._takes(extension):
+        if not self._closing and self._admission.takes(extension, len(self.clients)):
             turn = self._turn([Text(text)], f"extension:{extension}", lambda: None)
             try:
                 self.enqueue(turn)
@@ -161,20 +161,8 @@ class Session:
         return self.commands.built_in(text)
 
     def run(self, invocation: Invocation, extension: str) -> None:
-        if self._takes(extension):
+        if not self._closing and self._admission.takes(extension, len(self.clients)):
             self.run_command(invocation).begin()
-
-    def _takes(self, extension: str) -> bool:
-        """Whether what an extension submits counts: not without end once nobody asks for more."""
-        if self._closing:
-            return False
-        if self._finishing < max(1, len(self.clients)):
-            return True
-        self._submissions -= 1
-        if self._submissions == -1:
-            message = f"what extension {extension} submits is ignored: the run is ending"
-            self.publish(ExtNotify(extension="zotd", level="warn", message=message))
-        return self._submissions >= 0
 
     def failed(self, extension: str, message: str) -> None:
         self.notes.fail(extension, message)
@@ -337,12 +325,8 @@ class Session:
 
     async def finish(self) -> None:
         """As `settled`, for a client that asks for nothing more: what extensions submit is bounded then."""
-        self._finishing += 1
-        self._submissions = self.limits.last_submissions
-        try:
+        with self._admission.ending():
             await self.settled()
-        finally:
-            self._finishing -= 1
 
     async def close(self) -> None:
         """Abort what runs and stop the extensions."""

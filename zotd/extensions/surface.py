@@ -28,6 +28,10 @@ class Surface(Protocol):
         """Whether an attached client declared a capability: `panels`, `insert`, `submit`."""
         ...
 
+    async def audience_changed(self) -> None:
+        """Until a client comes or goes."""
+        ...
+
     def prompt(self, text: str, extension: str) -> str:
         """Take a prompt of an extension, in turn with everybody else's. Returns "" or why it cannot wait."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zotd.agent.ports import ToolOutcome
 from zotd.agent.toolbox import Toolbox
 from zotd.base.limits import Limits
-from zotd.extensions.asking import AskFailed
+from zotd.extensions.asking import AskFailed, NoAnswer
 from zotd.extensions.shadow import Shadow
 from zotd.extensions.tool_content import outcome_of
 from zotd.protocol.content import Text, ToolCall
@@ -98,11 +99,38 @@ class Tools:
             )
         return ""
 
-    def limit_s(self, tool: ExtensionTool) -> float | None:
-        """How long a call may take: as the manifest says, else as all; None when it waits for a person."""
-        if tool.interactive:
-            return None
+    def limit_s(self, tool: ExtensionTool) -> float:
+        """How long a call may take that waits for no person: as the manifest says, else as all."""
         return tool.extension.located.manifest.tool_timeout or self._limits.tool_s
+
+    async def _unattended(self, patience: asyncio.Timeout) -> None:
+        """End a patience when nobody who is attached has been able to show panels for a while."""
+        while True:
+            while self._surface.can("panels"):
+                await self._surface.audience_changed()
+            try:
+                async with asyncio.timeout(self._limits.panel_wait_s):
+                    while not self._surface.can("panels"):
+                        await self._surface.audience_changed()
+            except TimeoutError:
+                if not self._surface.can("panels"):
+                    patience.reschedule(asyncio.get_running_loop().time())
+                    return
+
+    async def ask(self, tool: ExtensionTool, question: ToolCallFrame) -> ToolResultFrame:
+        """Ask its extension, for as long as it makes sense. Raises AskFailed."""
+        if not tool.interactive:
+            return await tool.extension.ask(question, self.limit_s(tool), ToolResultFrame)
+        try:
+            async with asyncio.timeout(None) as patience:
+                alone = asyncio.ensure_future(self._unattended(patience))
+                try:
+                    return await tool.extension.ask(question, None, ToolResultFrame)
+                finally:
+                    alone.cancel()
+        except TimeoutError:
+            why = f"nobody who can show panels has been attached for {self._limits.panel_wait_s:g} s"
+            raise NoAnswer(f"tool {tool.name} was called off: {why}") from None
 
     def outcome(self, tool: ExtensionTool, answer: ToolResultFrame) -> ToolOutcome:
         """What an answer means. Names to activate count where a tool waits for it; others are logged."""
@@ -140,7 +168,7 @@ class ExtensionTool:
             return ToolOutcome([Text(obstacle)], is_error=True)
         question = ToolCallFrame(id="", name=self.name, args=call.args)
         try:
-            answer = await self.extension.ask(question, self._tools.limit_s(self), ToolResultFrame)
+            answer = await self._tools.ask(self, question)
         except AskFailed as failure:
             return ToolOutcome([Text(str(failure))], is_error=True)
         return self._tools.outcome(self, answer)
