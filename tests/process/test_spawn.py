@@ -254,8 +254,23 @@ async def test_a_program_that_does_not_exist_is_named_with_the_path_searched(
 ) -> None:
     assert f"{tmp_path}/gone does not exist" in await _fault(scope, ["./gone"], tmp_path)
     message = await _fault(scope, ["no-such-program"], tmp_path)
-    assert "no-such-program is not on PATH" in message
-    assert ENV["PATH"] in message
+    assert message.endswith("; install it or give its full path")
+    for searched, told in (("/a:/b", " (/a, /b)"), ("/a:/b:/c:/d:/e", " (/a, /b, /c and 2 more)")):
+        with pytest.raises(SpawnError) as caught:
+            env = {"PATH": searched}
+            await scope.spawn(["no-such-program"], cwd=tmp_path, env=env, stdin="pipe", stderr="merge")
+        assert f"no-such-program is not on PATH{told}; install" in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["python3 x.py", "./tool --loud", "{folder}/tool 'a b'"])
+async def test_a_program_with_its_arguments_in_one_word_is_told_to_take_them_apart(
+    scope: Scope, tmp_path: Path, line: str
+) -> None:
+    _script(tmp_path / "tool", "#!/bin/sh")
+    message = await _fault(scope, [line.format(folder=tmp_path)], tmp_path)
+    assert message.endswith(
+        "; it has a space: arguments are given apart from the program, in a manifest as `args`"
+    )
 
 
 async def test_a_program_without_the_run_bit_is_told_how_to_get_it(scope: Scope, tmp_path: Path) -> None:

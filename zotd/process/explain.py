@@ -13,6 +13,8 @@ from pathlib import Path
 
 from zotd.base.files import is_file, is_folder, is_there, open_regular
 
+_TAKE_APART = "; it has a space: arguments are given apart from the program, in a manifest as `args`"
+_FOLDERS_NAMED = 3  # of PATH: enough to see whose it is
 _SHEBANG_BYTES = 256  # what Linux itself reads of a first line
 
 
@@ -29,7 +31,8 @@ def why_not_started(argv: Sequence[str], cwd: Path, env: Mapping[str, str], erro
         )
     if error.errno not in (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR):
         return f"cannot start {name}: {os.strerror(error.errno or 0)}{_resource_fix(error.errno)}"
-    return f"cannot start {name}: {_fault_of_path(name, cwd, env)}"
+    hint = _TAKE_APART if " " in name and _on_path(name.split()[0], cwd, env) else ""
+    return f"cannot start {name}: {_fault_of_path(name, cwd, env)}{hint}"
 
 
 def missing_env_program(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> str:
@@ -56,7 +59,7 @@ def _fault_of_path(name: str, cwd: Path, env: Mapping[str, str]) -> str:
     else:
         found = _on_path(name, cwd, env)
         if found is None:
-            return f"{name} is not on PATH ({env.get('PATH', '')}); install it or give its full path"
+            return f"{name} is not on PATH{_searched(env)}; install it or give its full path"
         path = found
     if not is_there(path):
         return f"{path} does not exist; check the path, or build or install it"
@@ -123,6 +126,12 @@ def _on_path(name: str, cwd: Path, env: Mapping[str, str]) -> Path | None:
         if is_file(path):
             return path
     return None
+
+
+def _searched(env: Mapping[str, str]) -> str:
+    """Where a program was looked for, the first few places by name."""
+    first, more = (folders := os.get_exec_path(dict(env)))[:_FOLDERS_NAMED], len(folders) - _FOLDERS_NAMED
+    return f" ({', '.join(first)}{f' and {more} more' if more > 0 else ''})"
 
 
 def _resource_fix(code: int | None) -> str:
