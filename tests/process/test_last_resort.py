@@ -23,7 +23,7 @@ from zotd.process.kept import KEEPER
 from zotd.process.last_resort import end_known, start_of
 from zotd.process.spawn import Scope, SpawnError
 
-SHORT = replace(Limits(), spawn_s=0.3, contained_s=0.3)
+SHORT = replace(Limits(), spawn_s=0.3, answer_s=0.3, contained_s=0.3)
 
 
 @contextmanager

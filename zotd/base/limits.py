@@ -81,6 +81,8 @@ class Limits:
 
     spawn_s: float = 5.0
     """For a program to be started; milliseconds are usual, unless who starts them was stopped."""
+    answer_s: float = 1.5
+    """For who starts programs to say that it will end one; without a word of it that is done by force."""
     contained_s: float = 2.0
     """SIGKILL to the end of all that a session or the daemon has started; milliseconds are usual."""
 

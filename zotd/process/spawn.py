@@ -154,11 +154,10 @@ class Scope:
     async def unstick(self) -> None:
         """End everything by force if nobody answers who could end it; else nothing happens.
 
-        For whoever waits for programs to end before closing. Takes at most `Limits.contained_s` and a little.
+        For whoever waits for the end of a program. Takes at most `Limits.answer_s` and a little.
         """
         kept = self._sub_keeper
-        if kept is not None and not await kept.answers(self._limits.contained_s):
-            self._closed = True
+        if kept is not None and not await kept.answers(self._limits.answer_s):
             await kept.force()
 
     async def close(self) -> None:

@@ -54,7 +54,7 @@ class BashTool(TypedTool[BashArguments]):
             child = await self._scope.spawn(argv, cwd=self._cwd, env=self._env, stdin="null", stderr="merge")
         except SpawnError as error:
             raise ToolFailed(str(error)) from error
-        run = _Run(child, progress, self._env.get("TMPDIR"), self._limits)
+        run = _Run(child, self._scope, progress, self._env.get("TMPDIR"), self._limits)
         try:
             note = await run.follow(seconds)
         finally:
@@ -111,12 +111,18 @@ class _Run:
     """
 
     def __init__(
-        self, child: Child, progress: Callable[[str], None], folder: str | None, limits: Limits
+        self,
+        child: Child,
+        scope: Scope,
+        progress: Callable[[str], None],
+        folder: str | None,
+        limits: Limits,
     ) -> None:
         self.stopped = True
         self.over = False
         self.output = ""
         self._child = child
+        self._scope = scope
         self._kept = Kept(limits, folder)
         self._live = Live(progress, limits)
         self._limits = limits
@@ -153,7 +159,7 @@ class _Run:
         finally:
             pump.cancel()
             if self.stopped:
-                await self._child.stop(self._limits.bash_kill_s)
+                await asyncio.gather(self._scope.unstick(), self._child.stop(self._limits.bash_kill_s))
             await asyncio.wait([pump])
 
     @property
