@@ -110,10 +110,13 @@ def test_text_to_print_keeps_its_lines_and_tabs() -> None:
         ("a\x1bPnever ends\tb", "a\tb"),
         ("a\x1b[31\nb", "a\nb"),
         ("a\x1b\nb", "a\nb"),
+        ("a\u2028b\u2029c 日本 e\u0301 👩\u200d🚀", "a\u2028b\u2029c 日本 e\u0301 👩\u200d🚀"),
         ("\x1b[1;38;2;255;0;10mtrue\n\tcolour\x1b[39m", "\x1b[1;38;2;255;0;10mtrue\n\tcolour\x1b[39m"),
     ],
 )
-def test_a_sequence_that_does_not_end_takes_nothing_of_the_next_line_or_cell(text: str, shown: str) -> None:
+def test_text_is_unharmed_and_a_sequence_that_does_not_end_takes_nothing_of_the_next_line_or_cell(
+    text: str, shown: str
+) -> None:
     assert paragraphs(text) == shown
 
 

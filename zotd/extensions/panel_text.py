@@ -14,10 +14,11 @@ _OTHER = "|".join(
         r"(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c\n\t]*(?:\x1b\\|\x9c)?",
         r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?",
         r"\x1b[ -/]*[0-~]?",
-        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]",
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f]",
     )
 )
 _CONTROL = re.compile(f"(?!{_SGR})(?:{_OTHER})")
+_END = re.compile(r"\r\n|[\r\v\f\x85]")
 _BREAK = re.compile(r"\r\n|[\r\n\v\f\x85\u2028\u2029]")
 
 
@@ -28,7 +29,7 @@ def one_row(text: str) -> str:
 
 def paragraphs(text: str) -> str:
     """The text with its lines and tabs, colours, and no other control sequences."""
-    return _CONTROL.sub("", _BREAK.sub("\n", text))
+    return _CONTROL.sub("", _END.sub("\n", text))
 
 
 def rows(lines: Sequence[str], most: int, widest: int) -> tuple[list[str], bool]:
