@@ -12,7 +12,8 @@ Seconds = Annotated[float, Meta(gt=0)]
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of an `extension.json`. Unknown keys are ignored.
 
-    name: how the host knows the extension, not empty.
+    name: how the host knows the extension: 1 to 100 characters, no slashes or control characters among
+      them, no dot at the beginning, and not `zotd`.
     version: shown to people.
     exec: the program: absolute, relative to the file's directory, or a bare name to find on `PATH`.
       It may be missing where the directory brings only a theme or skills.
