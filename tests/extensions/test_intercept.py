@@ -39,6 +39,7 @@ class Scripted:
         self.rank = rank
         self.gone = False
         self.ended = ""
+        self.dismissed = False
         self.full = False
         self.answers = deque(answers)
         self.asked: list[EventIntercept] = []
