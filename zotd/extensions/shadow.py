@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
 class Shadow:
     """A name that an extension cannot have. `by`: the extension that has it, empty when it is built in.
 
     how: by what right that extension has it.
     """
 
-    kind: Literal["command", "tool"]
-    name: str
-    by: str = ""
-    how: str = "has it"
+    def __init__(
+        self, kind: Literal["command", "tool"], name: str, by: str = "", how: str = "has it"
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.by = by
+        self._how = how
 
     def __str__(self) -> str:
         name = f"/{self.name}" if self.kind == "command" else self.name
-        owner = f"extension {self.by} {self.how}" if self.by else "it is built in"
+        owner = f"extension {self.by} {self._how}" if self.by else "it is built in"
         return f"{self.kind} {name} is shadowed: {owner}"
