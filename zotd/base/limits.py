@@ -24,8 +24,6 @@ class Limits:
     """One `extension.json`."""
     manifests: int = 256
     """Looked at in one directory of extensions: all sessions wait while they are read."""
-    manifests: int = 256
-    """Looked at in one directory of extensions: all sessions wait while they are read."""
     extension_name_chars: int = 100
     """Of an extension's name, which stands in lists and in front of notes."""
     extension_name_bytes: int = 200
