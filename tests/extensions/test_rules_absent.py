@@ -110,7 +110,8 @@ async def test_nobody_waits_for_a_guard_whose_manifest_is_broken_but_people_are_
     async with play(stage, calls("echo"), says("ok")) as scene:
         (located,) = stage.discovery.found
         stage.discovery.found.clear()
-        stage.discovery.errors.append(LoadError(located.directory, "", "expected JSON", "global"))
+        manifest = located.directory / "extension.json"
+        stage.discovery.errors.append(LoadError(manifest, "", "expected JSON", "global"))
         await scene.host.reload()
         with taking(0):
             await scene.prompt()
