@@ -41,3 +41,12 @@ class _Leap(selectors.SelectSelector):
             raise NothingLeftToHappen
         self._loop.leap(max(timeout, 0.0))
         return []
+
+
+async def later(seconds: float) -> None:
+    """So much later by the loop's clock, which takes no time: whatever happens until then has happened."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    moment = loop.create_future()
+    loop.call_later(seconds, moment.set_result, None)
+    await moment

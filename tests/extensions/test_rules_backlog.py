@@ -7,7 +7,7 @@ import asyncio
 from tests.extensions.conftest import Stage, run
 from tests.extensions.test_rules_interception import Judge
 from tests.peers import Frame, Peer
-from tests.virtual import VirtualLoop
+from tests.virtual import VirtualLoop, later
 from zotd.agent.ports import Refused
 from zotd.protocol.content import ToolCall
 from zotd.protocol.events import ExtNotify, ExtState
@@ -44,7 +44,7 @@ async def test_a_decision_is_heard_though_no_client_reads(stage: Stage) -> None:
         assert await host.interception.tool_call(CALL) == Refused("no", "guard")
         assert now() < 5
         stage.peers["guard"].say(type="notify", message="decided")
-        await asyncio.sleep(20)
+        await later(20)
         assert "decided" not in notes(stage)
         stage.read()
         await stage.event(ExtNotify, message="decided")
@@ -58,7 +58,7 @@ async def test_who_decides_may_join_though_no_client_reads(stage: Stage) -> None
         peer.say(type="notify", message="one")
         await stage.event(ExtNotify, message="one")
         peer.say(type="subscribe", intercept=["tool_call"])
-        await asyncio.sleep(1)
+        await later(1)
         assert await host.interception.tool_call(CALL) == Refused("no", "guard")
         stage.read()
 
@@ -71,7 +71,7 @@ async def test_the_answer_of_a_command_keeps_its_place_and_its_time_is_not_count
         peer.say(type="notify", message="first")
         await stage.event(ExtNotify, message="first")
         running = asyncio.ensure_future(run(host, "/go"))
-        await asyncio.sleep(100)
+        await later(100)
         assert not running.done()
         assert notes(stage) == ["first"]
         stage.read()
@@ -86,7 +86,7 @@ async def test_a_flood_waits_in_its_pipe_and_nothing_of_it_is_lost(stage: Stage)
         stage.stall()
         for number in range(3_000):
             peer.say(type="notify", message=f"{number} {'x' * 100}")
-        await asyncio.sleep(20)
+        await later(20)
         assert len(peer._output) > 100_000
         stage.read()
         await stage.event(ExtNotify, message=f"2999 {'x' * 100}")
@@ -105,7 +105,7 @@ async def test_time_in_which_nothing_is_read_does_not_count_against_an_answer(st
     async with stage.running(held_bytes=100_000) as host:
         stage.stall()
         asking = asyncio.ensure_future(host.interception.tool_call(CALL))
-        await asyncio.sleep(29)
+        await later(29)
         assert not asking.done()
         stage.read()
         assert await asking == Refused("no", "guard")
@@ -132,7 +132,7 @@ async def test_what_it_said_last_is_shown_before_its_end(stage: Stage) -> None:
         await stage.event(ExtNotify, message="one")
         peer.say(type="notify", message="last")
         peer.exit(3)
-        await asyncio.sleep(20)
+        await later(20)
         stage.read()
         await stage.event(ExtState, state="failed")
         kinds = [type(event) for event in stage.events if isinstance(event, ExtNotify | ExtState)]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.extensions.conftest import Stage, run
 from tests.peers import Frame, Peer
+from tests.virtual import later
 from zotd.agent.ports import ToolOutcome
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.events import ExtNotify, ExtRegistered, ExtState
@@ -280,7 +281,7 @@ async def test_names_that_come_late_are_told_of_seldom(stage: Stage) -> None:
             peer.say(**tool(f"t{number}"))
         peer.say(type="notify", message="behind")
         await stage.event(ExtNotify, message="behind")
-        await asyncio.sleep(0.01)
+        await later(0.01)
         told = stage.seen(ExtRegistered)
         assert (len(told[-1].commands), len(told[-1].tools)) == (500, 500)
         assert len(told) < 8
@@ -300,7 +301,7 @@ async def test_an_extension_has_so_many_names_and_no_more(
                 peer.say(**frame)
         peer.say(type="notify", message="behind")
         await stage.event(ExtNotify, message="behind")
-        await asyncio.sleep(0.01)
+        await later(0.01)
         told = stage.seen(ExtRegistered)[-1]
         assert getattr(told, limit) == ["n1", "n2", "n3"]
         refused = f"n4 was refused: an extension can have 3 {limit}"

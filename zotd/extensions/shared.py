@@ -174,7 +174,7 @@ class Member(Extension):
 
     @property
     def overfull(self) -> bool:
-        """Whether the process should say no more to this session for now."""
+        """Whether the process should say no more to this session yet."""
         return self._backlog.full and self._lost is None and not self.gone
 
     async def roomy(self) -> None:
