@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -11,13 +13,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import uvloop
+
 from bench.ways import PYTHON, ROOT, ZOTD, clean_environment
+from zotd.base.limits import Limits
+from zotd.base.tasks import Independent
+from zotd.daemon.sessions import Sessions
+from zotd.daemon.spec import SessionSpec
+from zotd.protocol.content import ToolCall
+from zotd.providers.registry import Providers
 
 ENVIRONMENT = clean_environment()
 PEER = str(ROOT / "bench" / "peer.py")
+RELAY = str(ROOT / "bench" / "floor_relay.py")
 TOGETHER = 10
 STARTS = 15
-CALLS, CALL_RUNS = 200, 15
+CALLS = 2_000
+QUESTION = (
+    b'{"type":"event_intercept","id":"1","event":"tool_call",'
+    b'"tool_id":"1","tool_name":"read","tool_args":{"path":"none"}}\n'
+)
 NOTES, FLOODS, FLOOD = 1_000, 5, 200_000
 
 
@@ -81,10 +96,6 @@ class Daemon:
         assert isinstance(session, dict)
         return str(session["session_id"])
 
-    def turn(self, session_id: str, text: str) -> None:
-        self.send("turn/start", session_id=session_id, text=text)
-        self.until(b'"method":"done"')
-
     def end(self) -> None:
         self.process.communicate()
 
@@ -131,40 +142,92 @@ def start_ratio() -> tuple[float, float]:
     return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 
 
-def interception() -> list[float]:
-    """Median seconds that 1 and 5 interceptors add to a call of an extension's tool."""
-    counts = (0, 1, 5)
+class Bare:
+    """Extensions at the end of plain pipes, asked one after the other by blocking writes and reads."""
+
+    def __init__(self, directories: list[str]) -> None:
+        names = [Path(directory).name for directory in directories]
+        self._processes = [
+            subprocess.Popen([PYTHON, PEER, name, "guard"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for name in names
+        ]
+        self.ask(b"")  # each says hello
+
+    def ask(self, question: bytes = QUESTION) -> float:
+        """Seconds until all have answered, in turn."""
+        began = time.perf_counter()
+        for process in self._processes:
+            assert process.stdin is not None and process.stdout is not None
+            os.write(process.stdin.fileno(), question)
+            process.stdout.readline()
+        return time.perf_counter() - began
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.communicate()
+
+
+async def deciding(directories: list[str], home: Path) -> tuple[float, float]:
+    """Median seconds that a tool call waits for its interceptors in a session, and that bare ones take."""
+    limits = Limits()
+    spec = SessionSpec(
+        cwd=home,
+        home=home,
+        user_home=home,
+        environ=ENVIRONMENT,
+        provider="scripted",
+        extensions=tuple(Path(directory) for directory in directories),
+        discover_extensions=False,
+    )
+    call = ToolCall(id="1", name="read", args={"path": "none"})
+    ours, theirs = [], []
+    async with Independent() as tasks:
+        sessions = Sessions(limits, tasks, Providers(limits))
+        session = sessions.open(spec)
+        sessions.start(session)
+        await session.loaded()
+        assert session.host is not None
+        bare = Bare(directories)
+        for _ in range(CALLS):
+            began = time.perf_counter()
+            await session.host.hooks.tool_call(call)
+            ours.append(time.perf_counter() - began)
+            theirs.append(bare.ask())
+        bare.end()
+        await sessions.close_all()
+    return statistics.median(ours), statistics.median(theirs)
+
+
+def interception(count: int) -> tuple[float, float]:
+    """As `deciding`, for a number of interceptors, on the daemon's event loop."""
     with tempfile.TemporaryDirectory() as root:
-        directories = install(Path(root), "guard", max(counts))
-        tool = install(Path(root), "tool", 1)
-        calls = [{"tool_call": {"name": "echo", "args": {"path": "none"}}}] * CALLS
-        script = Path(root) / "calls.json"
-        script.write_text(json.dumps([{"times": 0, "reply": calls}]))
-        with daemon("--script", str(script)) as running:
-            sessions = [
-                running.open([*tool, *directories[:count]], max_steps=1, tools=[]) for count in counts
-            ]
-            samples: list[list[float]] = [[] for _ in counts]
-            for _ in range(CALL_RUNS + 1):
-                for session_id, column in zip(sessions, samples, strict=True):
-                    began = time.perf_counter()
-                    running.turn(session_id, "go")
-                    column.append(time.perf_counter() - began)
-    none, *some = (statistics.median(column[1:]) for column in samples)
-    return [(took - none) / CALLS for took in some]
+        directories = install(Path(root), "guard", count)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(deciding(directories, Path(root)))
 
 
-def note_latency() -> float:
-    """Median seconds from an extension's write to the client having parsed the event."""
+def note_latency() -> tuple[float, float]:
+    """Median seconds from an extension's write to a client having parsed it, by zotd and by a plain relay."""
     with tempfile.TemporaryDirectory() as root, daemon() as running:
-        session_id = running.open(install(Path(root), "stamp", 1))
-        waits = []
+        directories = install(Path(root), "stamp", 1)
+        session_id = running.open(directories)
+        relay = subprocess.Popen(
+            [PYTHON, RELAY, PYTHON, PEER, "stamp0", "stamp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert relay.stdin is not None and relay.stdout is not None
+        relay.stdout.readline()
+        ours, theirs = [], []
         for _ in range(NOTES):
             running.send("turn/start", session_id=session_id, text="/go-stamp0")
             event = json.loads(running.until(b'"method":"ext_notify"'))
-            waits.append(time.monotonic_ns() - int(event["params"]["message"]))
+            ours.append(time.monotonic_ns() - int(event["params"]["message"]))
             running.until(b'"method":"done"')
-        return statistics.median(waits) / 1e9
+            os.write(relay.stdin.fileno(), b'{"type":"command_invoked","id":"1","name":"go","args":""}\n')
+            note = json.loads(relay.stdout.readline())
+            theirs.append(time.monotonic_ns() - int(note["message"]))
+            relay.stdout.readline()
+        relay.communicate()
+    return statistics.median(ours) / 1e9, statistics.median(theirs) / 1e9
 
 
 def notes_per_second() -> float:

@@ -1,6 +1,6 @@
 """An extension for measuring: `peer.py NAME KIND`, as plain as authors write them.
 
-Kinds: `ready` registers a command; `tool` the tool `echo`; `guard` lets every call pass; `stamp` notifies
+Kinds: `ready` registers a command; `guard` lets every call pass; `stamp` notifies
 the time on its command; `flood` notifies as often as its argument says, as fast as it can.
 """
 
@@ -23,15 +23,11 @@ for line in sys.stdin:
         case "hello_ack":
             if kind == "guard":
                 emit({"type": "subscribe", "intercept": ["tool_call"]})
-            elif kind == "tool":
-                emit({"type": "register_tool", "name": "echo", "description": "echo"})
             else:
                 emit({"type": "register_command", "name": f"go-{name}", "description": "go"})
             emit({"type": "ready"})
         case "event_intercept":
             emit({"type": "event_intercept_response", "id": frame["id"]})
-        case "tool_call":
-            emit({"type": "tool_result", "id": frame["id"], "content": [{"type": "text", "text": "hi"}]})
         case "command_invoked" if kind == "flood":
             note = json.dumps({"type": "notify", "level": "info", "message": "refreshed cache (12 entries)"})
             sys.stdout.write(f"{note}\n" * int(frame["args"]))

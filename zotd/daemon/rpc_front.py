@@ -66,7 +66,8 @@ class RpcFront:
         await self._connection.drained()
 
     def deliver(self, event: dict[str, Any]) -> None:
-        params = {key: value for key, value in event.items() if key != "type"}
+        params = event.copy()
+        del params["type"]
         self._connection.send(self._peer.notification(event["type"], params))
 
     # Caller of methods

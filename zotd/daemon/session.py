@@ -209,6 +209,8 @@ class Session:
 
     def _fold(self, event: Event, wire: dict[str, Any]) -> None:
         """Keep what somebody who comes later needs to see."""
+        if isinstance(event, ExtNotify):  # the most frequent one, and kept elsewhere
+            return
         if isinstance(event, TextDelta):
             self._partial.append(event.delta)
         elif isinstance(event, AssistantStart | AssistantMessage | TurnEnd):

@@ -28,6 +28,10 @@ class Absent:
         self._warned: set[tuple[str, str]] = set()
         self._stirred = asyncio.Event()
 
+    def __bool__(self) -> bool:
+        """Whether anybody is absent, which is so only for a while after a reload."""
+        return bool(self._decided)
+
     def fell(self, extension: str, events: Iterable[str]) -> None:
         """It ended by itself, which people were told; the next reload is to bring it back."""
         if events := set(events):

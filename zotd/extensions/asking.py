@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -60,8 +59,7 @@ class Questions:
         self._remark = remark
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._deadlines: dict[str, Deadline] = {}
-        self._paused = False
+        self._deadlines = Deadlines(self._give_up)
 
     async def ask(
         self, question: Question, within: float | None, answer: type[AnyAnswer], *, call_off: bool
@@ -73,20 +71,19 @@ class Questions:
         self._send(replace(question, id=number))
         self._waiting[number] = waiter
         if within is not None:
-            self._deadlines[number] = deadline = Deadline(within, partial(self._give_up, number, within))
-            if not self._paused:
-                deadline.go()
+            self._deadlines.start(number, within)
         try:
             got = await waiter
         except (NoAnswer, asyncio.CancelledError) as over:
             if isinstance(over, NoAnswer):
                 self._remark(f"no answer to {tag(question)} {number} within {within:g} s")
+                over = NoAnswer(f"extension {self._extension} did not answer within {within:g} s")
             if call_off:
                 with suppress(AskFailed):
                     self._send(ToolCancel(id=number, session_id=question.session_id))
-            raise
+            raise over from None
         finally:
-            self.heard(number)
+            self._deadlines.stop(number)
             self._waiting.pop(number, None)
         if not isinstance(got, answer):
             raise WrongAnswer(f"extension {self._extension} answered with {tag(got)}")
@@ -105,67 +102,88 @@ class Questions:
 
     def heard(self, number: str) -> None:
         """The answer has come, though nobody was handed it yet: its time is no longer counted."""
-        if (deadline := self._deadlines.pop(number, None)) is not None:
-            deadline.stop()
+        self._deadlines.stop(number)
 
     def pause(self) -> None:
         """Nothing is read from the extension: that time does not count against it."""
-        self._paused = True
-        for deadline in self._deadlines.values():
-            deadline.stop()
+        self._deadlines.pause()
 
     def resume(self) -> None:
         """It is heard again."""
-        self._paused = False
-        for deadline in self._deadlines.values():
-            deadline.go()
+        self._deadlines.resume()
 
     def fail(self, why: str) -> None:
         """No answer will come any more: everybody who waits is told at once."""
         for number in tuple(self._waiting):
             self.answered(number, ExtensionGone(why))
 
-    def _give_up(self, number: str, within: float) -> None:
-        self.answered(number, NoAnswer(f"extension {self._extension} did not answer within {within:g} s"))
+    def _give_up(self, number: str) -> None:
+        self.answered(number, NoAnswer(f"extension {self._extension} did not answer"))
 
 
-class Deadline:
-    """Seconds for an answer. They count only while this process listens, whatever keeps it from doing so.
+class Deadlines:
+    """Seconds that answers may take. They count only while this process listens, whatever keeps it from that.
 
-    They are counted in ticks: one that comes late shows that the event loop was held up, so that an answer
-    may lie unread, and does not count.
+    One alarm serves all of them, and rings at least every `TICK_S`: when it comes late, the event loop was
+    held up, so that answers may lie unread, and that time does not count. A question whose answer comes
+    before the next ring costs no timer.
     """
 
     TICK_S = 0.25
 
-    def __init__(self, seconds: float, over: Callable[[], None]) -> None:
-        """over: called once the time is up. It is not counted before `go`."""
-        self._left = seconds
+    def __init__(self, over: Callable[[str], None]) -> None:
+        """over: called with the number whose time is up."""
         self._over = over
-        self._tick: asyncio.TimerHandle | None = None
+        self._at: dict[str, float] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._paused: float | None = None
 
-    def go(self) -> None:
+    def start(self, number: str, seconds: float) -> None:
+        """Count from now on."""
+        now = asyncio.get_running_loop().time()
+        self._at[number] = at = now + seconds if self._paused is None else self._paused + seconds
+        if self._paused is None and (self._alarm is None or at < self._alarm.when()):
+            self._arm(now, at)
+
+    def stop(self, number: str) -> None:
+        """Its time does not matter any more."""
+        self._at.pop(number, None)
+
+    def pause(self) -> None:
+        """Nobody listens: no time counts."""
+        self._paused = asyncio.get_running_loop().time()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def resume(self) -> None:
         """Count on."""
-        if self._tick is None:
-            step = min(self._left, self.TICK_S)
-            self._tick = asyncio.get_running_loop().call_later(step, self._passed, step)
+        now = asyncio.get_running_loop().time()
+        if self._paused is not None:
+            self._shift(now - self._paused)
+        self._paused = None
+        if self._at:
+            self._arm(now, min(self._at.values()))
 
-    def stop(self) -> None:
-        """Count no further. The tick that has begun is forgotten."""
-        if self._tick is not None:
-            self._tick.cancel()
-            self._tick = None
+    def _arm(self, now: float, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        when = min(at, now + self.TICK_S)
+        self._alarm = asyncio.get_running_loop().call_at(when, self._ring, when)
 
-    def _passed(self, step: float) -> None:
-        assert self._tick is not None
-        late = asyncio.get_running_loop().time() - self._tick.when()
-        self._tick = None
-        if late < self.TICK_S:
-            self._left -= step
-        if self._left > 0:
-            self.go()
-        else:
-            self._over()
+    def _ring(self, when: float) -> None:
+        self._alarm = None
+        now = asyncio.get_running_loop().time()
+        if now - when >= self.TICK_S:
+            self._shift(now - when)
+        for number in [number for number, at in self._at.items() if at <= now]:
+            del self._at[number]
+            self._over(number)
+        if self._at:
+            self._arm(now, min(self._at.values()))
+
+    def _shift(self, seconds: float) -> None:
+        self._at = {number: at + seconds for number, at in self._at.items()}
 
 
 def tag(frame: FromExtension | FromHost) -> str:

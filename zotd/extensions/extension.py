@@ -25,6 +25,7 @@ from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
 from zotd.extensions.program import Surroundings, argv, environment, how_it_ended
 from zotd.process.spawn import Running, Spawner, SpawnError
+from zotd.protocol.frame_parts import FrameBase
 from zotd.protocol.frames import (
     CommandResponse,
     EventFrame,
@@ -34,6 +35,7 @@ from zotd.protocol.frames import (
     HelloAck,
     HostInfo,
     InterceptResponse,
+    Notify,
     Ready,
     ShutdownAck,
     Subscribe,
@@ -313,6 +315,9 @@ class Extension:
 
     def _take(self, outputs: list[Output]) -> None:
         for output in outputs:
+            if isinstance(output, FrameBase):
+                self._receive(output)
+                continue
             match output:
                 case Remark(text):
                     self.remark(text)
@@ -322,20 +327,24 @@ class Extension:
                     self._failure = reason
                 case BadAnswer(number, reason):
                     self._questions.answered(str(number), WrongAnswer(f"extension {self.name}: {reason}"))
-                case InterceptResponse() | Subscribe():  # whoever is behind, decisions are not kept waiting
-                    self._hear(output)
-                case _ if self._backlog.holding:
-                    if isinstance(output, CommandResponse | ToolResultFrame):
-                        self._questions.heard(output.id)
-                    self._backlog.put(output)
-                case _:
-                    self._hear(output)
         if outputs and self._quiet is not None:
             self._listen_for_silence()
 
+    def _receive(self, frame: FromExtension) -> None:
+        """Hear a frame now, or keep it while the listener is behind; decisions are not kept waiting."""
+        if not self._backlog.holding or isinstance(frame, InterceptResponse | Subscribe):
+            self._hear(frame)
+            return
+        if isinstance(frame, CommandResponse | ToolResultFrame):
+            self._questions.heard(frame.id)
+        self._backlog.put(frame)
+
     def _hear(self, frame: FromExtension) -> None:
+        if isinstance(frame, Notify):  # the most frequent one
+            self._listener.hear(self, frame)
+            return
         match frame:
-            case CommandResponse() | ToolResultFrame() | InterceptResponse():
+            case InterceptResponse() | CommandResponse() | ToolResultFrame():
                 if not self._questions.answered(frame.id, frame):
                     self.remark(f"{tag(frame)} for {frame.id!r}, which nobody waits for: ignored")
             case Ready():

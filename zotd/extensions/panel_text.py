@@ -24,11 +24,15 @@ _BREAK = re.compile(r"\r\n|[\r\n\v\f\x85\u2028\u2029]")
 
 def one_row(text: str) -> str:
     """The text as one row: SGR colours stay, breaks and tabs become spaces, other controls vanish."""
+    if text.isprintable():
+        return text
     return _CONTROL.sub("", _BREAK.sub(" ", text).replace("\t", " "))
 
 
 def paragraphs(text: str) -> str:
     """The text with its lines and tabs, colours, and no other control sequences."""
+    if text.isprintable():
+        return text
     return _CONTROL.sub("", _END.sub("\n", text))
 
 

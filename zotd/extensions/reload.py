@@ -141,7 +141,7 @@ class SteadyHooks:
         while True:
             await self._loaded()
             generation = self._generation()
-            if waited != generation:
+            if self._absent and waited != generation:
                 await self._absent.wait(event)
                 waited = generation
                 continue

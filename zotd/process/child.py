@@ -42,13 +42,18 @@ class Writer:
         """Take `data`; never blocks. A child that has closed its end swallows it: its exit tells why."""
         if self.closed or not data:
             return
-        if self._waiting:
-            self._waiting += data
-            return
-        self._waiting += data
-        self._flush()
-        if self._waiting:
+        if not self._waiting:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.abandon()
+                return
+            if not data:
+                return
             self._loop.add_writer(self._fd, self._on_writable)
+        self._waiting += data
 
     def close(self) -> None:
         """End the input once everything taken has been written."""
