@@ -121,7 +121,7 @@ async def test_all_are_started_before_any_has_answered(stage: Stage) -> None:
         ("/usr/bin/env", "/usr/bin/env"),
         ("./run", "/ext/run"),
         ("bin/run", "/ext/bin/run"),
-        ("../shared/run", "/shared/run"),
+        ("../beside/run", "/beside/run"),
         ("python3", "python3"),
     ],
 )

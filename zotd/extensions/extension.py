@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from zotd import __version__
 from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.paths import extension_log
@@ -23,7 +22,7 @@ from zotd.extensions.backlog import Backlog, Listener
 from zotd.extensions.discovery import Located
 from zotd.extensions.journal import Journal
 from zotd.extensions.outbox import Outbox
-from zotd.extensions.program import Surroundings, argv, environment, how_it_ended
+from zotd.extensions.program import Surroundings, argv, environment, hello_ack, how_it_ended
 from zotd.process.spawn import Running, Spawner, SpawnError
 from zotd.protocol.frame_parts import FrameBase
 from zotd.protocol.frames import (
@@ -32,8 +31,6 @@ from zotd.protocol.frames import (
     FromExtension,
     FromHost,
     Hello,
-    HelloAck,
-    HostInfo,
     InterceptResponse,
     Notify,
     Ready,
@@ -44,10 +41,6 @@ from zotd.protocol.frames import (
 )
 from zotd.protocol.session import ExtensionState
 from zotd.wire.link import BadAnswer, ExtensionLink, Failed, Greeted, Output, Remark, State
-
-ZOT_VERSION = "0.0.7"
-"""The zot release whose protocol document this host follows."""
-PROTOCOL_VERSION = 1
 
 
 class Extension:
@@ -356,24 +349,13 @@ class Extension:
 
     def _greet(self, hello: Hello) -> None:
         """Answer `hello`, then hear what was sent without waiting for the answer."""
-        around, directory = self._surroundings, str(self.located.directory)
         self.capabilities = frozenset(hello.capabilities)
         if hello.name != self.name:
             self.remark(f"hello says {hello.name!r}, the manifest {self.name!r}, which counts")
         if self._patience is not None and self._child is not None and not self._child.exited.done():
             self._patience.reschedule(None)
-        ack = HelloAck(
-            protocol_version=PROTOCOL_VERSION,
-            zot_version=ZOT_VERSION,
-            provider=around.provider,
-            model=around.model,
-            cwd=str(around.cwd),
-            extension_dir=directory,
-            data_dir=directory,
-            host=HostInfo(name="zotd", version=__version__),
-            session_id=around.session_id,
-        )
         if self._outbox is not None:
+            ack = hello_ack(self._surroundings, self.located.directory)
             self._outbox.put(self._link.acknowledge(ack))
         self._listen_for_silence()
         self._take(self._link.receive(b""))

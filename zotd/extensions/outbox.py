@@ -29,16 +29,18 @@ class Outbox:
         """Send one frame; False when too much waits or its end is closed. An empty queue takes any size."""
         if self._writer.closed:
             return False
-        waiting = self.waiting
-        full = (
-            waiting >= self._limits.outgoing_frames
-            or self._writer.buffered + len(data) > self._limits.outgoing_bytes
-        )
-        if waiting and full:
-            return False
+        buffered = self._writer.buffered
+        if buffered:
+            full = (
+                self.waiting >= self._limits.outgoing_frames
+                or buffered + len(data) > self._limits.outgoing_bytes
+            )
+            if full:
+                return False
         self._sent += len(data)
-        self._ends.append(self._sent)
         self._writer.write(data)
+        if self._writer.buffered:
+            self._ends.append(self._sent)
         return not self._writer.closed
 
     def finish(self) -> None:

@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from zotd import __version__
 from zotd.process.spawn import Running
+from zotd.protocol.frames import HelloAck, HostInfo
 from zotd.protocol.manifest import Manifest
+
+ZOT_VERSION = "0.0.7"
+"""The zot release whose protocol document this host follows."""
+PROTOCOL_VERSION = 1
 
 OUR_TOKENS = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
 """Who holds one may drive us; an extension has its own way in."""
@@ -60,3 +66,18 @@ def how_it_ended(child: Running) -> str:
         return f"exited: killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"exited: killed by signal {-code}"
+
+
+def hello_ack(around: Surroundings, directory: Path) -> HelloAck:
+    """The answer to `hello` of an extension that lives in `directory`."""
+    return HelloAck(
+        protocol_version=PROTOCOL_VERSION,
+        zot_version=ZOT_VERSION,
+        provider=around.provider,
+        model=around.model,
+        cwd=str(around.cwd),
+        extension_dir=str(directory),
+        data_dir=str(directory),
+        host=HostInfo(name="zotd", version=__version__),
+        session_id=around.session_id,
+    )

@@ -36,6 +36,8 @@ def _decoder() -> FrameDecoder:
 class State(Enum):
     """Where an extension is in its life."""
 
+    __hash__ = object.__hash__  # an enum's own hashes its name, in Python, at every look into the table
+
     SPAWNED = "spawned"
     GREETED = "greeted"
     REGISTERING = "registering"
@@ -46,6 +48,8 @@ class State(Enum):
 
 class Input(Enum):
     """What moves it on. The first two come from the extension, the others from the host."""
+
+    __hash__ = object.__hash__
 
     HELLO = "hello"
     BAD_START = "bad first frame"
@@ -79,6 +83,9 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.GONE, Input.EXIT): State.GONE,
 }
 """Every legal move. What is not here is an error of the caller (LocalError)."""
+
+_HEARD = (State.RUNNING, State.REGISTERING, State.STOPPING)
+"""Where a frame is taken as it comes."""
 
 
 class LocalError(Exception):
@@ -134,8 +141,14 @@ class ExtensionLink:
         Frames that come before `acknowledge` are kept; the first call after it yields them, also one with
         no bytes. After a failed handshake, and once the process is gone, everything is ignored.
         """
-        self._waiting.extend(self._buffer.feed(data))
-        return self._drain()
+        lines = self._buffer.feed(data)
+        if self._waiting or self.state not in _HEARD:
+            self._waiting.extend(lines)
+            return self._drain()
+        out: list[Output] = []
+        for line in lines:
+            self._frame(line, out)
+        return out
 
     def acknowledge(self, ack: HelloAck) -> bytes:
         """Answers `hello`. Call `receive(b"")` next: frames may have been waiting for it."""
