@@ -75,3 +75,9 @@ def test_what_eyes_see_of_an_answer_has_lines_tabs_and_colours_and_a_prompt_is_a
 ) -> None:
     shown = bounded(answer_of("x", "go", response), 1_000, lambda _: None)
     assert (shown.text, shown.error) == (text, error)
+
+
+def test_an_error_of_nothing_but_control_characters_is_an_error_all_the_same() -> None:
+    answer = answer_of("x", "poke", CommandResponse(id="1", action="display", display="hi", error="\x1b[2J"))
+    shown = bounded(answer, 1000, lambda remark: None)
+    assert shown.error == "command /poke failed and said why in control characters only"

@@ -118,3 +118,19 @@ def test_a_picture_of_a_type_that_no_model_takes_is_left_out_and_a_text_says_so(
     assert isinstance(said, Text)
     assert "image/svg+xml was left out" in said.text
     assert not outcome.is_error
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["abcdefgh"], ["abcdefgh"]),
+        (["abcdefghi"], ["abcdefgh\n(cut here: the extension sent 9 characters)"]),
+        (["abcdef", "ghi"], ["abcdef", "gh\n(cut here: the extension sent 3 characters)"]),
+        (["abcdefgéx"], ["abcdefg\n(cut here: the extension sent 9 characters)"]),
+    ],
+)
+def test_more_text_than_a_model_takes_is_cut_and_says_so(texts: list[str], shown: list[str]) -> None:
+    blocks = [{"type": "text", "text": text} for text in texts]
+    limits = replace(Limits(), tool_text_bytes=8)
+    outcome = outcome_of(ToolResultFrame(id="1", content=blocks), limits)
+    assert outcome.content == [Text(text) for text in shown]

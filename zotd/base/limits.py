@@ -11,7 +11,8 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True, slots=True)
+# No comparing, no printing: for so many fields, making those methods takes longer than all else here.
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Limits:
     """Seconds, bytes and counts. The defaults are the product's; see docs/limits.md for the list."""
 
@@ -64,6 +65,8 @@ class Limits:
     """How long sessions that share an extension wait for one whose client is that far behind."""
     note_bytes: int = MIB
     """One text that an extension shows: more than a person reads, and far below a frame, however escaped."""
+    tool_text_bytes: int = MIB
+    """Text in one result of an extension's tool: more than a model takes, and far below a frame."""
     commands_per_extension: int = 1_000
     """Names of commands that one extension can have: clients are told all of them at each change."""
     tools_per_extension: int = 1_000

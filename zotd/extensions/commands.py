@@ -93,6 +93,8 @@ def bounded(answer: CommandAnswer, most: int, remark: Callable[[str], None]) -> 
     """The same, no text of which has more than `most` bytes. A prompt is taken whole or not at all."""
     what = f"the answer to /{answer.name}"
     error = paragraphs(within(answer.error or "", most, remark, f"{what}, an error,")) or None
+    if answer.error and error is None:
+        error = f"command /{answer.name} failed and said why in control characters only"
     if answer.action == "open_panel":  # panels have bounds of their own
         return replace(answer, error=error)
     text = within(answer.text, most, remark, f"{what}, {answer.action},")

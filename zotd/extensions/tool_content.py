@@ -24,6 +24,7 @@ def outcome_of(answer: ToolResultFrame, limits: Limits) -> ToolOutcome:
     """
     content: list[Text | Image] = []
     is_error = answer.is_error
+    room = limits.tool_text_bytes
     for block in answer.content:
         read: Text | Image | None
         match block.get("type"):
@@ -39,9 +40,20 @@ def outcome_of(answer: ToolResultFrame, limits: Limits) -> ToolOutcome:
                     )
             case kind:
                 read = Text(f"(the extension sent a block of type {kind!r}; expected text or image)")
+        if isinstance(read, Text):
+            read, room = _within(read, room)
         if read is not None:
             content.append(read)
     return ToolOutcome(content or [Text(NO_CONTENT)], is_error)
+
+
+def _within(text: Text, room: int) -> tuple[Text, int]:
+    """As much of a text as `room` bytes hold, saying so when it is not all; and the room that is left."""
+    data = text.text[: room + 1].encode("utf-8", "replace")
+    if len(data) <= room:
+        return text, room - len(data)
+    kept = data[:room].decode("utf-8", "ignore")
+    return Text(f"{kept}\n(cut here: the extension sent {len(text.text):,} characters)"), 0
 
 
 def _text(block: Mapping[str, Any]) -> Text | None:
