@@ -359,6 +359,20 @@ async def test_a_provider_error_in_mid_stream_shows_nothing_of_a_withheld_messag
     assert run.said.text == SECRET
 
 
+async def test_an_error_that_quotes_the_provider_in_mid_stream_is_told_without_its_words() -> None:
+    judge = Judge(withheld=["r"])
+    failure = ProviderError(f"content filtered: {SECRET}", kind="provider_error", quotes=True)
+    run = await Run(judge, [*text(SECRET), failure]).turn()
+    assert run.outcome.error == "the answer was cut off by an error of the provider, withheld with it for r"
+    assert SECRET not in run.visible
+
+
+async def test_where_nobody_approves_messages_the_words_of_the_provider_are_told() -> None:
+    failure = ProviderError("content filtered: x", quotes=True)
+    run = await Run(Judge(), [*text("x"), failure]).turn()
+    assert run.outcome.error == "content filtered: x"
+
+
 async def test_who_subscribes_while_a_message_streams_gets_the_next_one() -> None:
     judge = Judge()
     run = Run(judge, [*text("a"), *call("echo", "{}"), finish("tool_use")], [*text("b"), finish()])

@@ -176,8 +176,10 @@ class Loop:
                         await sink.drained()
             if finish is None:
                 raise ProviderError("the model's stream ended without saying why: the answer may be cut off")
-        except BaseException:
+        except BaseException as failure:
             self._cut_off(draft, withheld)
+            if withheld and isinstance(failure, ProviderError) and failure.quotes:
+                raise _unquoted(failure, withheld) from None
             raise
         approved = None
         try:
@@ -308,6 +310,14 @@ class Loop:
         outcome.stop, outcome.error, outcome.kind, outcome.hint = "error", message, kind, hint
         self._sink.publish(TurnEnd(stop="error", error=message))
         self._sink.publish(ErrorEvent(message=message, kind=kind))
+
+
+def _unquoted(failure: ProviderError, withheld: Sequence[str]) -> ProviderError:
+    """The same failure without words that somebody would have had to approve first."""
+    message = (
+        f"the answer was cut off by an error of the provider, withheld with it for {', '.join(withheld)}"
+    )
+    return ProviderError(message, kind=failure.kind, hint=failure.hint, status=failure.status)
 
 
 def _settled(stop: StopReason, calls: Sequence[ToolCall]) -> StopReason:

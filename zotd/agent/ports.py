@@ -83,15 +83,25 @@ class Provider(Protocol):
 
 
 class ProviderError(Exception):
-    """The model's side failed. `kind` is a stable word for programs, `hint` tells a person what to do."""
+    """The model's side failed. `kind` is a stable word for programs, `hint` tells a person what to do.
+
+    quotes: the message holds words that came in the middle of an answer, which may be the model's.
+    """
 
     def __init__(
-        self, message: str, *, kind: str = "provider_error", hint: str = "", status: int = 0
+        self,
+        message: str,
+        *,
+        kind: str = "provider_error",
+        hint: str = "",
+        status: int = 0,
+        quotes: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.hint = hint
         self.status = status
+        self.quotes = quotes
 
 
 @dataclass(frozen=True, slots=True)
