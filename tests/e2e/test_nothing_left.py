@@ -8,6 +8,8 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -119,8 +121,13 @@ def test_a_killed_daemon_leaves_nothing_whatever_its_extensions_were_doing(
     in_bash.close()
 
 
-def test_a_daemon_told_to_stop_leaves_nothing_of_ten_extensions_and_a_shell(machine: Machine) -> None:
-    made = [lingerer(machine, f"lingerer{number}", "never") for number in range(10)]
+@contextmanager
+def ten_and_a_shell(machine: Machine, phase: str, mark: str) -> Iterator[tuple[Process, set[int]]]:
+    """A daemon with ten extensions that go as far as `phase` and a shell command; what these have started.
+
+    mark: in the line by which each extension says that it has come that far.
+    """
+    made = [lingerer(machine, f"lingerer{number}", phase) for number in range(10)]
     flags = [flag for folder, _ in made for flag in ("--ext", str(folder))]
     daemon = machine.rpc(*flags, *script(machine))
     in_bash = Marks(machine.cwd / "marks")
@@ -130,32 +137,25 @@ def test_a_daemon_told_to_stop_leaves_nothing_of_ten_extensions_and_a_shell(mach
     daemon.send({"type": "prompt", "message": "call bash"})
     left = pids_in(in_bash.until("\n"))
     for _, marks in made:
-        left |= pids_in(marks.until("\n"))
-    below = descendants(daemon.popen.pid)
-    assert left < below
-    daemon.signal(signal.SIGTERM)
-    assert daemon.exit_code() == 0
-    assert all_end(below) == []
+        left |= pids_in(marks.until(mark))
+    yield daemon, left
     in_bash.close()
     for _, marks in made:
         marks.close()
+
+
+def test_a_daemon_told_to_stop_leaves_nothing_of_ten_extensions_and_a_shell(machine: Machine) -> None:
+    with ten_and_a_shell(machine, "never", "\n") as (daemon, left):
+        below = descendants(daemon.popen.pid)
+        assert left < below
+        daemon.signal(signal.SIGTERM)
+        assert daemon.exit_code() == 0
+        assert all_end(below) == []
 
 
 def test_a_killed_daemon_with_ten_extensions_and_a_shell_leaves_nothing(machine: Machine) -> None:
-    made = [lingerer(machine, f"lingerer{number}", "running") for number in range(10)]
-    flags = [flag for folder, _ in made for flag in ("--ext", str(folder))]
-    daemon = machine.rpc(*flags, *script(machine))
-    in_bash = Marks(machine.cwd / "marks")
-    daemon.send({"type": "get_state", "id": 1})
-    for _ in made:
-        daemon.until("ext_registered")
-    daemon.send({"type": "prompt", "message": "call bash"})
-    left = pids_in(in_bash.until("\n"))
-    for _, marks in made:
-        left |= pids_in(marks.until("at running"))
-        marks.close()
-    below = kill(daemon)
-    assert len(left) >= 11
-    assert left < below
-    assert all_end(below) == []
-    in_bash.close()
+    with ten_and_a_shell(machine, "running", "at running") as (daemon, left):
+        below = kill(daemon)
+        assert len(left) >= 11
+        assert left < below
+        assert all_end(below) == []

@@ -213,7 +213,7 @@ class ExtensionHost:
         for located in found.untrusted:
             self._surface.publish(ExtState(extension=located.name, state="untrusted"))
         for name, why in found.left_out():
-            self._surface.publish(ExtNotify(extension=name, level="warn", message=why))
+            self._warn(name, why)
         self._lives = []
         for rank, extension in enumerate(self._extensions.values()):
             extension.rank = rank
@@ -267,7 +267,7 @@ class ExtensionHost:
             if extension.shared_with:
                 why = f"extension {extension.name} was not started anew: other sessions use its process"
                 errors.append(ReloadError(str(extension.located.directory), why))
-                self._surface.publish(ExtNotify(extension=extension.name, level="warn", message=why))
+                self._warn(extension.name, why)
         return Reloaded(
             stopped=[extension.name for extension in before],
             loaded=[located.name for located in self._discovery.found],

@@ -72,23 +72,17 @@ class Writer:
         self._waiting.clear()
 
     def _on_writable(self) -> None:
-        self._flush()
-        if self._fd >= 0 and not self._waiting:
+        try:
+            del self._waiting[: os.write(self._fd, self._waiting)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.abandon()
+            return
+        if not self._waiting:
             self._loop.remove_writer(self._fd)
             if self._closing:
                 self.abandon()
-
-    def _flush(self) -> None:
-        try:
-            while self._waiting:
-                count = os.write(self._fd, self._waiting)
-                del self._waiting[:count]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._loop.remove_writer(self._fd)
-            self._waiting.clear()
-            self.abandon()
 
 
 class Child:

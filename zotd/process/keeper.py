@@ -149,17 +149,13 @@ class SubKeeper:
 
     def _collect(self) -> bool:
         """Take note of all that has ended. Whether there are children still."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if pid in self._running:
-                self._running.discard(pid)
-                self._left.add(pid)
-                self._say("exited", pid, os.waitstatus_to_exitcode(status))
+        return reap(self._ended)
+
+    def _ended(self, pid: int, status: int) -> None:
+        if pid in self._running:
+            self._running.discard(pid)
+            self._left.add(pid)
+            self._say("exited", pid, os.waitstatus_to_exitcode(status))
 
     def _end(self) -> int:
         for group in self._running:
@@ -229,17 +225,25 @@ class Keeper:
         return SubKeeper(_socket.socket(fileno=fd), self._seconds)
 
     def _collect(self) -> bool:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if pid in self._sub_keepers:
-                self._sub_keepers.discard(pid)
-                # One that was killed, or gave up, leaves us what it kept.
-                self._orphans = self._orphans or status != 0
+        return reap(self._ended)
+
+    def _ended(self, pid: int, status: int) -> None:
+        if pid in self._sub_keepers:
+            self._sub_keepers.discard(pid)
+            # One that was killed, or gave up, leaves us what it kept.
+            self._orphans = self._orphans or status != 0
+
+
+def reap(ended: Callable[[int, int], None]) -> bool:
+    """Collect every child that has ended, with its number and status. Whether there are children still."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        ended(pid, status)
 
 
 def end_all(collect: Callable[[], bool], watch: Watch, seconds: float) -> bool:
