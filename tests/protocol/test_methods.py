@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from zotd.protocol.methods import METHOD_TYPES, SessionNew, TurnStartParams
+from zotd.protocol.methods import METHOD_TYPES
+from zotd.protocol.session_methods import SessionNew
+from zotd.protocol.turn_methods import TurnStartParams
 from zotd.protocol.params import Params, SessionRef
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from msgspec import field
+
 from zotd.protocol.envelope import EventBase
-from zotd.protocol.session import ExtensionState, NoteLevel
+from zotd.protocol.session import ExtensionState, NoteLevel, ShadowedName
 
 
 class ExtNotify(EventBase, frozen=True, kw_only=True, tag="ext_notify"):
@@ -117,6 +121,10 @@ class ExtState(EventBase, frozen=True, kw_only=True, tag="ext_state"):
     extension: which.
     state: where it is now.
     error: why it failed or ended, with the path of its log.
+    version: from its manifest.
+    dir: absolute path of its directory.
+    scope: `flag`, `project` or `global`.
+    log_path: absolute path of the file its stderr goes to.
 
     Example: {"type":"ext_state","extension":"weather","state":"failed","error":"exited: exit status 7"}
     """
@@ -124,6 +132,10 @@ class ExtState(EventBase, frozen=True, kw_only=True, tag="ext_state"):
     extension: str
     state: ExtensionState
     error: str | None = None
+    version: str | None = None
+    dir: str | None = None
+    scope: Literal["flag", "project", "global"] | None = None
+    log_path: str | None = None
 
 
 class ExtRegistered(EventBase, frozen=True, kw_only=True, tag="ext_registered"):
@@ -132,6 +144,7 @@ class ExtRegistered(EventBase, frozen=True, kw_only=True, tag="ext_registered"):
     extension: which.
     commands: all names of commands it owns now, without the slash.
     tools: all names of tools it owns now.
+    shadowed: names it wanted and does not have.
 
     Example: {"type":"ext_registered","extension":"weather","commands":["weather"],"tools":["weather"]}
     """
@@ -139,3 +152,4 @@ class ExtRegistered(EventBase, frozen=True, kw_only=True, tag="ext_registered"):
     extension: str
     commands: list[str]
     tools: list[str]
+    shadowed: list[ShadowedName] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Owns the methods that ask what a folder, its user and its extensions bring: skills and themes."""
+"""Owns the methods about what a folder, its user and its extensions bring, and about models."""
 
 from __future__ import annotations
 
@@ -103,3 +103,106 @@ class ThemesFound(Struct, frozen=True, kw_only=True):
 
     themes: list[ThemeInfo]
     errors: list[BadFileInfo]
+
+
+class WorkspaceTrust(Params, frozen=True, kw_only=True):
+    """Says whether the extensions that a folder brings may run, in it and in folders below it. Remembered.
+
+    Sessions that work there load their extensions anew.
+
+    cwd: absolute path of the folder.
+    trusted: whether the user trusts it.
+
+    Example: {"cwd":"/home/user/project","trusted":true}
+    """
+
+    cwd: str
+    trusted: bool
+
+
+class ModelList(Params, frozen=True, kw_only=True):
+    """Asks for the models that can be named.
+
+    session_id: as `session/new` gave it: its environment and key decide; the connection's when absent.
+
+    Example: {}
+    """
+
+    session_id: str | None = None
+
+
+class ModelInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A model.
+
+    provider: id of its provider.
+    id: what `model` takes.
+    name: as people know it.
+    context_window: tokens it can hold, 0 when unknown.
+    max_output: tokens of one answer, 0 when unknown.
+    reasoning: whether it takes a level.
+    images: whether it sees pictures.
+    tools: whether it can call tools.
+    available: whether it can be used as things are: credentials are there, weights are installed.
+
+    Example: {"provider":"scripted","id":"scripted","name":"Scripted answers","context_window":0,"max_output":0,"reasoning":false,"images":true,"tools":true,"available":true}
+    """  # noqa: E501
+
+    provider: str
+    id: str
+    name: str
+    context_window: int
+    max_output: int
+    reasoning: bool
+    images: bool
+    tools: bool
+    available: bool
+
+
+class Models(Struct, frozen=True, kw_only=True):
+    """Answers `model/list`.
+
+    models: grouped by provider.
+
+    Example: {"models":[]}
+    """
+
+    models: list[ModelInfo]
+
+
+class ProviderList(Params, frozen=True, kw_only=True):
+    """Asks for the providers of models.
+
+    session_id: as `session/new` gave it: its environment and key decide; the connection's when absent.
+
+    Example: {}
+    """
+
+    session_id: str | None = None
+
+
+class ProviderInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who serves models.
+
+    id: what `provider` takes.
+    name: as people know it.
+    authenticated: whether it can be asked: a key is there, or none is needed.
+    source: where the key came from, such as `OPENAI_API_KEY`; never the key.
+
+    Example: {"id":"scripted","name":"Scripted answers","authenticated":true}
+    """
+
+    id: str
+    name: str
+    authenticated: bool
+    source: str | None = None
+
+
+class ProvidersFound(Struct, frozen=True, kw_only=True):
+    """Answers `provider/list`.
+
+    providers: all that this version knows.
+
+    Example: {"providers":[{"id":"scripted","name":"Scripted answers","authenticated":true}]}
+    """
+
+    providers: list[ProviderInfo]

@@ -15,12 +15,13 @@ ExtensionState: TypeAlias = Literal[
 ]
 
 
-class QueuedTurn(Struct, frozen=True, kw_only=True):
+class QueuedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A prompt that waits for its turn.
 
     turn_id: the turn it will be.
     text: what was typed.
     client: who sent it: a client's name, or an extension's.
+    steer: whether it reaches the model before its next call, instead of a turn of its own.
 
     Example: {"turn_id":"turn_2","text":"and now the tests","client":"nvim"}
     """
@@ -28,6 +29,7 @@ class QueuedTurn(Struct, frozen=True, kw_only=True):
     turn_id: str
     text: str
     client: str
+    steer: bool = False
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -162,6 +164,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: RFC 3339 UTC.
     updated: RFC 3339 UTC.
     message_count: rows of the conversation.
+    last_message_id: of the row that came last, whether it is still among them or was summarised.
     busy: whether a turn runs.
     active_turn: id of that turn.
     partial_text: what of the current message was streamed so far.
@@ -191,6 +194,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: str
     updated: str
     message_count: int
+    last_message_id: int = 0
     busy: bool
     active_turn: str | None = None
     partial_text: str | None = None

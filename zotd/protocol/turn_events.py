@@ -14,12 +14,14 @@ class UserMessage(EventBase, frozen=True, kw_only=True, tag="user_message"):
 
     content: text and images.
     origin: `client`, or the name of the extension that submitted it.
+    message_id: of its row in the conversation.
 
     Example: {"type":"user_message","content":[{"type":"text","text":"hello"}]}
     """
 
     content: list[Block]
     origin: str = "client"
+    message_id: int = 0
 
 
 class TurnStart(EventBase, frozen=True, kw_only=True, tag="turn_start"):
@@ -130,11 +132,13 @@ class AssistantMessage(EventBase, frozen=True, kw_only=True, tag="assistant_mess
     """The model's message is complete.
 
     content: its blocks as shown: thinking, text and calls.
+    message_id: of its row in the conversation.
 
     Example: {"type":"assistant_message","content":[{"type":"text","text":"Hello"}]}
     """
 
     content: list[Block]
+    message_id: int = 0
 
 
 class ToolCalled(EventBase, frozen=True, kw_only=True, tag="tool_call"):
@@ -186,6 +190,7 @@ class ToolResulted(EventBase, frozen=True, kw_only=True, tag="tool_result"):
     content: text and images, as the model gets them.
     details: for front ends: `tool`, and where they apply `extension`, `diff`, `modified_by` (a list of
         extensions) and `refused_by` (an extension).
+    message_id: of the row that it will be in together with the other results of its batch.
 
     Example: {"type":"tool_result","id":"toolu_1","is_error":false,"content":[{"type":"text","text":"hi"}],"details":{"tool":"bash"}}
     """  # noqa: E501
@@ -194,6 +199,7 @@ class ToolResulted(EventBase, frozen=True, kw_only=True, tag="tool_result"):
     is_error: bool
     content: list[Text | Image]
     details: dict[str, Any]
+    message_id: int = 0
 
 
 class ErrorEvent(EventBase, frozen=True, kw_only=True, tag="error"):
@@ -235,11 +241,15 @@ class CompactDone(EventBase, frozen=True, kw_only=True, tag="compact_done"):
     """A summary stands in place of the conversation so far.
 
     summary: its text.
+    message_count: rows of the conversation from now on: the summary and what was kept.
+    last_message_id: of the last of them. They are new rows, so that ids go on growing.
 
-    Example: {"type":"compact_done","summary":"The user wants the parser fixed."}
-    """
+    Example: {"type":"compact_done","summary":"The user wants the parser fixed.","message_count":9,"last_message_id":49}
+    """  # noqa: E501
 
     summary: str
+    message_count: int = 0
+    last_message_id: int = 0
 
 
 class QueueChanged(EventBase, frozen=True, kw_only=True, tag="queue"):

@@ -12,8 +12,8 @@ from zotd.protocol.events import Event
 from zotd.protocol.extension_methods import CommandRow, LoadProblem, ToolRow
 from zotd.protocol.frames import FromExtension, FromHost, HostInfo, PanelSpec
 from zotd.protocol.manifest import Manifest
-from zotd.protocol.methods import METHOD_TYPES, Capabilities, ClientInfo, MessageRow, TurnError
-from zotd.protocol.project_methods import BadFileInfo, SkillInfo, ThemeInfo
+from zotd.protocol.methods import METHOD_TYPES, Capabilities, ClientInfo
+from zotd.protocol.project_methods import BadFileInfo, ModelInfo, ProviderInfo, SkillInfo, ThemeInfo
 from zotd.protocol.replies import Response, RunResult
 from zotd.protocol.session import (
     ExtensionInfo,
@@ -25,7 +25,9 @@ from zotd.protocol.session import (
     SessionInfo,
     ShadowedName,
 )
+from zotd.protocol.session_methods import MessageRow, SessionRow
 from zotd.protocol.theme import AnsiColor, Colors, Palette, RgbColor, Syntax, Theme, XtermColor
+from zotd.protocol.turn_methods import ContextItem, Position, PromptImage, TurnError
 
 StructType: TypeAlias = type[msgspec.Struct]
 
@@ -60,7 +62,11 @@ THEME_SHAPES: tuple[StructType, ...] = (Theme, Colors, Palette, Syntax, XtermCol
 METHOD_SHAPES: tuple[StructType, ...] = (
     ClientInfo,
     Capabilities,
+    SessionRow,
     MessageRow,
+    ContextItem,
+    Position,
+    PromptImage,
     TurnError,
     ToolRow,
     CommandRow,
@@ -68,6 +74,8 @@ METHOD_SHAPES: tuple[StructType, ...] = (
     SkillInfo,
     ThemeInfo,
     BadFileInfo,
+    ModelInfo,
+    ProviderInfo,
     *THEME_SHAPES,
 )
 METHODS: tuple[StructType, ...] = tuple(
