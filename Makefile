@@ -71,10 +71,11 @@ jq:
 		echo "jq is missing, and one test needs it. Run: sudo apt-get install jq (macOS: brew install jq)" >&2; exit 1; \
 	fi
 
-# One test runs an extension in TypeScript from its source, with npx and tsx. About three seconds, once.
-TSX := examples/extensions/scratchpad/node_modules/.ready
-node: $(TSX)
+# What the tests need from npm: tsx, which runs an extension in TypeScript from its source, a stock JSON-RPC
+# client, and the schema of OpenRPC documents. About three seconds, once.
+PACKAGES := examples/extensions/scratchpad tests/stock
+node: $(PACKAGES:%=%/node_modules/.ready)
 
-$(TSX): .venv/.ready requirements/node.sh examples/extensions/scratchpad/package-lock.json
-	sh requirements/node.sh
+%/node_modules/.ready: .venv/.ready requirements/node.sh %/package-lock.json
+	sh requirements/node.sh $*
 	@touch $@

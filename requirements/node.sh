@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes node, npm and npx in .venv/node/bin out of the pinned Node.js wheel, whose own npm and npx do not
-# start, and installs what the example in TypeScript needs; safe to run again. Called by `make node`.
+# start, and installs what the package-lock.json of the directory $1 pins; safe to run again. Called by
+# `make node`.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,6 +15,6 @@ for program in npm npx; do
     chmod +x "$bin/$program"
 done
 
-cd examples/extensions/scratchpad
-# esbuild's install script only makes its start a little faster: nothing that was downloaded runs here.
+cd "$1"
+# No script of a package runs: esbuild's, the only one, makes its start a little faster.
 PATH="$bin:$PATH" npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
