@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from zotd.base.files import BadFile
-from zotd.daemon.calls import Caller, Method, session_of
+from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
+from zotd.daemon.params_to_spec import absolute_path, directory
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.trusting import looked_up
+from zotd.project.trust import trust
 from zotd.protocol import project_methods as m
 from zotd.protocol.params import SessionRef
 from zotd.tools.typed import printable
@@ -40,10 +42,25 @@ async def theme_list(caller: Caller, params: m.ThemeList) -> m.ThemesFound:
     return m.ThemesFound(themes=rows, errors=_errors(themes.complaints))
 
 
+async def workspace_trust(caller: Caller, params: m.WorkspaceTrust) -> Then:
+    if "\0" in params.cwd:
+        raise Refused("$.cwd: expected a path without NUL characters", kind="invalid_params")
+    # What is trusted has to be there; what no longer is may be gone.
+    folder = directory(params.cwd) if params.trusted else absolute_path(params.cwd, "$.cwd")
+    try:
+        await asyncio.to_thread(trust, caller.spec.home, folder, params.trusted)
+    except BadFile as bad:
+        hint = "mend the file or remove it; until then no folder is trusted"
+        raise Refused(printable(str(bad)), kind="storage", hint=hint) from None
+    except OSError as error:
+        raise Refused(f"it was not remembered: {printable(str(error))}", kind="storage") from None
+    return Then(None, caller.sessions.trust_changed)
+
+
 async def _meant(caller: Caller, session_id: str | None) -> tuple[Session | None, SessionSpec]:
     """A session, once its extensions were looked for, or what a new one would be made from."""
     if session_id is None:
-        return None, replace(caller.spec, trusted=False)
+        return None, looked_up(caller.spec)[0]
     named = SessionRef(session_id=session_id)
     if (loading := session_of(caller, named).loading) is not None:
         await asyncio.wait([loading])
@@ -57,5 +74,9 @@ def _errors(complaints: list[BadFile]) -> list[m.BadFileInfo]:
     ]
 
 
-PROJECT_METHODS: dict[str, Method] = {"skill/list": skill_list, "theme/list": theme_list}
+PROJECT_METHODS: dict[str, Method] = {
+    "skill/list": skill_list,
+    "theme/list": theme_list,
+    "workspace/trust": workspace_trust,
+}
 """Methods by name; `service` serves them with the rest."""

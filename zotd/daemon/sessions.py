@@ -13,18 +13,21 @@ from zotd.agent.ports import Provider, Tool
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
+from zotd.daemon.describe import describe
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
+from zotd.daemon.trusting import looked_up
 from zotd.extensions.discovery import Discovery
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
-from zotd.protocol.events import ExtNotify
+from zotd.protocol.events import ExtNotify, SessionChanged
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.skill import SkillTool
+from zotd.tools.typed import printable
 
 if TYPE_CHECKING:
     from zotd.extensions.shared import SharedExtensions
@@ -57,6 +60,7 @@ class Sessions:
             if not late:
                 raise
             choice, provider = Choice(spec.provider, spec.model), Unavailable(str(missing))
+        spec, _ = looked_up(spec)
         briefing = Briefing(spec, self._limits)
         builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits), SkillTool(briefing)]
         tools = _selected(builtin, spec.tools)
@@ -103,7 +107,7 @@ class Sessions:
 
     async def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
         """What its host is to load; the model is told of the rest of what they and the folder bring."""
-        found = extensions_of(spec)
+        found = extensions_of(self._trusting(session, spec))
         if (briefing := self._briefings.get(session.id)) is not None:
             # A folder may bring a thousand files: other sessions must not wait for them.
             read = partial(briefing.read, found.found)
@@ -111,6 +115,37 @@ class Sessions:
             if session.id in self._open:
                 self._brief(session, complaints)
         return found
+
+    def _trusting(self, session: Session, spec: SessionSpec) -> SessionSpec:
+        """The spec with what is said of its folder now; the session's clients are told when that is new."""
+        spec, complaint = looked_up(spec)
+        if complaint:
+            session.publish(ExtNotify(extension="zotd", level="warn", message=printable(complaint)))
+        if session.id in self._open and spec.trusted != session.trusted:
+            _, current, builtin = self._open[session.id]
+            session.trusted = spec.trusted
+            self._open[session.id] = (session, replace(current, trusted=spec.trusted), builtin)
+            session.tasks.create_task(self._tell_trust(session), name="news of trust")
+        return spec
+
+    async def _tell_trust(self, session: Session) -> None:
+        """Once the extensions are there that may run now: the news has them."""
+        await session.loaded()
+        if session.id in self._open:
+            session.publish(SessionChanged(session=describe(session)))
+
+    def trust_changed(self) -> None:
+        """The user has said something of a folder: sessions for which that is news load extensions anew."""
+        for session, spec, _ in self._open.values():
+            if session.host is not None and looked_up(spec)[0].trusted != session.trusted:
+                self._tasks.create_task(self._reload(session, spec), name="reload after news of trust")
+
+    async def _reload(self, session: Session, spec: SessionSpec) -> None:
+        """Again, if it was only another's reload, which had read what was said before."""
+        for _ in range(2):
+            await session.reload()
+            if session.id not in self._open or looked_up(spec)[0].trusted == session.trusted:
+                return
 
     def _brief(self, session: Session, complaints: list[str]) -> None:
         """Skills and instructions were read again: from the next turn on the model knows them."""

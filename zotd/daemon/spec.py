@@ -20,6 +20,7 @@ class SessionSpec:
     skills: names of skills to have, None for all that are found.
     extensions: directories given for this session, ahead of discovered ones.
     trusted: whether the project's own extensions may run.
+    asks_trust: whether `trusted` is what the user has said of `cwd`, looked up when extensions are loaded.
     max_steps: model calls in one turn, 0 for the default limit.
     """
 
@@ -40,6 +41,7 @@ class SessionSpec:
     extensions: tuple[Path, ...] = ()
     discover_extensions: bool = True
     trusted: bool = True
+    asks_trust: bool = False
     max_steps: int = 0
 
 
