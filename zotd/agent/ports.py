@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from zotd.protocol.content import Image, Message, StopReason, Text, ToolCall, Usage
@@ -124,6 +125,39 @@ class Refused:
 
 
 Verdict: TypeAlias = Allowed | Refused
+
+
+class NotKept(Exception):
+    """What has to last could not be written. `path` is the file, `reason` the operating system's words."""
+
+    kind = "storage"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} cannot be written: {reason}")
+        self.path = path
+        self.reason = reason
+        self.hint = (
+            "free space on the disk or mend the file's permissions; the next prompt writes what is missing"
+        )
+
+
+class Record(Protocol):
+    """Where a conversation is written down. Each call returns once a crash of this process loses nothing.
+
+    All raise NotKept. What could not be written then is written first the next time.
+    """
+
+    def message(self, message: Message) -> None:
+        """A row was added."""
+        ...
+
+    def usage(self, usage: Usage, cumulative: Usage) -> None:
+        """A model was paid."""
+        ...
+
+    def compaction(self, messages: Sequence[Message]) -> None:
+        """These messages stand in place of all that came before."""
+        ...
 
 
 class Hooks(Protocol):

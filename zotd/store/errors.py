@@ -1,0 +1,56 @@
+"""Owns what can be wrong with a saved session. Each message is written for the person who asked for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """A saved session cannot be had. `kind` is the stable word of it, `hint` says what to do."""
+
+    kind = "session_not_found"
+    hint = "`zotd sessions list` shows those there are"
+
+
+class NoSession(StoreError):
+    """Nothing is saved under that id, path or directory."""
+
+
+class Ambiguous(StoreError):
+    """Several sessions begin with what was given."""
+
+    hint = "give more of the id"
+
+
+class NoMessage(StoreError):
+    """The conversation has no message of that id."""
+
+    kind = "message_not_found"
+    hint = "session/messages lists them"
+
+
+class SessionLocked(StoreError):
+    """Another process has the file open for writing; `pid` is that process, 0 where it is not known."""
+
+    kind = "session_locked"
+    hint = "end that process first, or fork the session"
+
+    def __init__(self, path: Path, pid: int) -> None:
+        who = f"process {pid}" if pid else "another process"
+        super().__init__(f"{who} has the session open: {path}")
+        self.path = path
+        self.pid = pid
+
+
+class BadSessionFile(StoreError):
+    """The file holds no session. `line` is counted from 1, 0 where the whole file is meant."""
+
+    kind = "bad_session_file"
+    hint = "nothing was changed in the file"
+
+    def __init__(self, path: Path | None, line: int, why: str) -> None:
+        where = f"{path or 'session'}{f', line {line}' if line else ''}"
+        super().__init__(f"{where}: {why}")
+        self.path = path
+        self.line = line
+        self.why = why

@@ -1,0 +1,51 @@
+"""Owns what a session file says once all its rows are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zotd.protocol.content import Message, Usage
+
+
+@dataclass(slots=True)
+class Saved:
+    """A saved session. The id of the first of `messages` is `first_id`; the others follow without a gap.
+
+    meta: the first row as it stands, fields we do not know included.
+    provider, model, reasoning: those in use last; reasoning is empty for off, and for what was never said.
+    added_tools: deferred tools that were told about once.
+    skipped: lines that are no rows, from 1, with what is wrong with each.
+    torn: bytes behind the last whole line.
+    """
+
+    path: Path | None
+    meta: dict[str, Any]
+    messages: list[Message] = field(default_factory=list)
+    first_id: int = 1
+    usage: Usage = field(default_factory=Usage)
+    title: str = ""
+    provider: str = ""
+    model: str = ""
+    reasoning: str = ""
+    added_tools: list[str] = field(default_factory=list)
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    torn: bytes = b""
+
+    @property
+    def session_id(self) -> str:
+        return str(self.meta.get("id", ""))
+
+    @property
+    def cwd(self) -> Path:
+        return Path(str(self.meta.get("cwd", "")))
+
+    @property
+    def started(self) -> str:
+        return str(self.meta.get("started", ""))
+
+    @property
+    def last_id(self) -> int:
+        """The id of the row that came last, whether it is still among them or was replaced."""
+        return self.first_id + len(self.messages) - 1
