@@ -1,0 +1,327 @@
+"""Owns the rows of session files: our messages to zot's spelling and back, and what all rows together say.
+
+A row is an object with a `type`: `meta`, `message`, `usage`, `compaction`, `rename`, all of zot, and `model`,
+which is ours: the provider, model and reasoning in use from there on. zot ignores what it does not know, rows
+and fields alike, and so do we; but no row that is there is ever taken out of a file.
+
+Blocks have no `type`: which one it is is told by its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from zotd.protocol.content import Block, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
+from zotd.store.errors import BadSessionFile
+from zotd.store.saved import Saved
+from zotd.wire.codec import Malformed, decode, json_name
+
+_ROLES = ("user", "assistant", "tool")
+_SIGNED = ("signature", "encrypted_content", "reasoning")
+"""Fields that tell a thought with a `text` from words that were said."""
+
+_TOKENS = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cache_read_tokens": "cache_read",
+    "cache_write_tokens": "cache_write",
+    "cost_usd": "cost_usd",
+}
+
+INTERRUPTED = "interrupted"
+"""The result of a call that has none of its own: the process ended while it ran."""
+
+
+# Writing
+
+
+def message_row(message: Message) -> dict[str, Any]:
+    return {"type": "message", "message": _message_to(message)}
+
+
+def usage_row(usage: Usage, cumulative: Usage) -> dict[str, Any]:
+    return {"type": "usage", "usage": _usage_to(usage), "cumulative": _usage_to(cumulative)}
+
+
+def compaction_row(messages: Iterable[Message]) -> dict[str, Any]:
+    return {"type": "compaction", "messages": [_message_to(message) for message in messages]}
+
+
+def rename_row(title: str) -> dict[str, Any]:
+    return {"type": "rename", "title": title}
+
+
+def model_row(provider: str, model: str, reasoning: str) -> dict[str, Any]:
+    """A type of row that zot does not have, and skips."""
+    return {"type": "model", "provider": provider, "model": model, "reasoning": reasoning}
+
+
+def meta_row(meta: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "meta", "meta": meta}
+
+
+def _message_to(message: Message) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "role": message.role,
+        "content": [_block_to(block) for block in message.content],
+        "time": message.time,
+    }
+    if message.meta:
+        row["meta"] = message.meta
+    if message.added_tool_names:
+        row["added_tool_names"] = message.added_tool_names
+    return row
+
+
+def _block_to(block: Block) -> dict[str, Any]:
+    match block:
+        case Text(text=text):
+            return {"text": text}
+        case Image(mime_type=mime_type, data=data):
+            return {"mime_type": mime_type, "data": data}
+        case Thinking(text=text):
+            return {"thinking": text}
+        case ToolCall():
+            call = {"id": block.id, "name": block.name, "arguments": block.args}
+            return {**call, "raw_args": block.raw_args} if block.raw_args else call
+        case ToolResult():
+            content = [_block_to(inner) for inner in block.content]
+            return {"call_id": block.call_id, "content": content, "is_error": block.is_error}
+
+
+def _usage_to(usage: Usage) -> dict[str, Any]:
+    return {theirs: getattr(usage, ours) for theirs, ours in _TOKENS.items()}
+
+
+# Reading
+
+
+def row_of(line: bytes) -> dict[str, Any]:
+    """The row in a line. Raises ValueError with what is wrong."""
+    try:
+        row = decode(line)
+    except Malformed as wrong:
+        raise ValueError(wrong.message) from None
+    if not isinstance(row, dict):
+        raise ValueError(f"expected an object, got {json_name(row)}")
+    return row
+
+
+def lines_of(data: bytes) -> tuple[list[bytes], bytes]:
+    """The lines of a file without their ends, and what stands behind the last whole one.
+
+    A last line without an end that is a row all the same counts as whole: some editors leave it so.
+    """
+    *lines, rest = data.split(b"\n")
+    if rest.strip():
+        try:
+            row_of(rest)
+        except ValueError:
+            return lines, rest
+        lines.append(rest)
+    return lines, b""
+
+
+def read_rows(data: bytes, path: Path | None = None) -> Saved:
+    """What a file says. Lines that are no rows are skipped, and named in the result. Raises BadSessionFile.
+
+    Calls that never got their result are given one, or become words: no model takes them as they are. Those
+    of the last message stay, since their tools may run at this moment.
+    """
+    lines, torn = lines_of(data.removeprefix(b"\xef\xbb\xbf"))
+    fold: Fold | None = None
+    skipped: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = row_of(line)
+        except ValueError as wrong:
+            if fold is None:
+                raise BadSessionFile(path, number, str(wrong)) from None
+            skipped.append((number, str(wrong)))
+            continue
+        if fold is None:
+            fold = Fold(Saved(path, _meta_of(row, path, number)))
+        elif (fault := fold.take(row)) is not None:
+            skipped.append((number, fault))
+    if fold is None:
+        raise BadSessionFile(path, 0, "has no whole row; the first of a session is its `meta`")
+    fold.saved.skipped, fold.saved.torn = skipped, torn
+    fold.saved.messages = _answered(fold.saved.messages)
+    return fold.saved
+
+
+class Fold:
+    """Takes in the rows behind the first one, and keeps in `saved` what they say together."""
+
+    def __init__(self, saved: Saved) -> None:
+        self.saved = saved
+        saved.provider, saved.model = _text(saved.meta, "provider"), _text(saved.meta, "model")
+        saved.title = _text(saved.meta, "title")
+
+    def take(self, row: dict[str, Any]) -> str | None:
+        """What is wrong with a row that is known and cannot be used; None otherwise."""
+        saved = self.saved
+        match row.get("type"):
+            case "message":
+                return self._message(row.get("message"))
+            case "usage":
+                saved.usage = usage_of(row.get("cumulative"))
+            case "compaction":
+                return self._compaction(compacted(row))
+            case "rename":
+                inner = row.get("rename")
+                saved.title = _text(inner if isinstance(inner, dict) else row, "title")
+            case "model":
+                saved.provider = _text(row, "provider") or saved.provider
+                saved.model = _text(row, "model") or saved.model
+                saved.reasoning = _text(row, "reasoning")
+            case _:
+                pass
+        return None
+
+    def _message(self, value: Any) -> str | None:
+        if (message := message_of(value)) is None:
+            return "expected a message with `role` and `content`"
+        self.saved.messages.append(message)
+        self._added([message])
+        return None
+
+    def _compaction(self, value: list[Any] | None) -> str | None:
+        messages = [message_of(item) for item in value or ()]
+        kept = [message for message in messages if message is not None]
+        if value is None or len(kept) < len(messages):
+            return "expected a compaction with `messages`"
+        self.saved.first_id = self.saved.last_id + 1
+        self.saved.messages = kept
+        self._added(kept)
+        return None
+
+    def _added(self, messages: Iterable[Message]) -> None:
+        known = {*self.saved.added_tools}
+        for message in messages:
+            self.saved.added_tools += [name for name in message.added_tool_names if name not in known]
+            known.update(message.added_tool_names)
+
+
+def compacted(row: dict[str, Any]) -> list[Any] | None:
+    """The messages of a compaction, as they stand; None where there is no list of them."""
+    inner = row.get("compaction")
+    value = (inner if isinstance(inner, dict) else row).get("messages")
+    return value if isinstance(value, list) else None
+
+
+def message_of(value: Any) -> Message | None:
+    """The message that an object in a file is, without blocks we do not know; None when it is none."""
+    if not isinstance(value, dict) or value.get("role") not in _ROLES:
+        return None
+    content = value.get("content")
+    if not isinstance(content, list):
+        return None
+    meta, added = value.get("meta"), value.get("added_tool_names")
+    return Message(
+        role=value["role"],
+        content=[block for item in content if (block := _block_of(item)) is not None],
+        time=_text(value, "time"),
+        meta={key: item for key, item in meta.items() if isinstance(item, str)}
+        if isinstance(meta, dict)
+        else {},
+        added_tool_names=[name for name in added if isinstance(name, str)] if isinstance(added, list) else [],
+    )
+
+
+def usage_of(value: Any) -> Usage:
+    """What a file says of tokens and money; what is missing counts as nothing."""
+    if not isinstance(value, dict):
+        return Usage()
+    numbers = {ours: _number(value.get(theirs)) for theirs, ours in _TOKENS.items()}
+    cost = numbers.pop("cost_usd")
+    return Usage(**{name: int(number) for name, number in numbers.items()}, cost_usd=float(cost))
+
+
+def interrupted(calls: Sequence[ToolCall]) -> list[Block]:
+    """Results for calls that have none."""
+    return [ToolResult(call.id, is_error=True, content=[Text(INTERRUPTED)]) for call in calls]
+
+
+def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls of the last message, which have no results yet."""
+    return _calls(messages[-1]) if messages else []
+
+
+def _block_of(value: Any) -> Block | None:
+    if not isinstance(value, dict):
+        return None
+    if isinstance(call_id := value.get("call_id"), str):
+        inner = value.get("content")
+        blocks = [_block_of(item) for item in inner] if isinstance(inner, list) else []
+        content = [block for block in blocks if isinstance(block, Text | Image)]
+        return ToolResult(call_id=call_id, is_error=value.get("is_error") is True, content=content)
+    if isinstance(name := value.get("name"), str) and "arguments" in value:
+        args = value["arguments"]
+        raw = _text(value, "raw_args")
+        return ToolCall(_text(value, "id"), name, args if isinstance(args, dict) else {}, raw)
+    if isinstance(mime_type := value.get("mime_type"), str) and isinstance(value.get("data"), str):
+        return Image(mime_type, value["data"])
+    if isinstance(thought := value.get("thinking"), str):
+        return Thinking(thought)
+    if isinstance(text := value.get("text"), str):
+        return Thinking(text) if any(name in value for name in _SIGNED) else Text(text)
+    return None
+
+
+def _meta_of(row: dict[str, Any], path: Path | None, number: int) -> dict[str, Any]:
+    meta = row.get("meta")
+    if row.get("type") != "meta" or not isinstance(meta, dict):
+        raise BadSessionFile(path, number, f"expected the row `meta`, got `{row.get('type')}`")
+    if not _text(meta, "id"):
+        raise BadSessionFile(path, number, "`meta` has no `id`")
+    return meta
+
+
+def _answered(messages: list[Message]) -> list[Message]:
+    """The same rows, as models take them: every call before the last message has exactly one result.
+
+    No row is added or taken away, so that each keeps its id.
+    """
+    rows = [*messages]
+    for place, message in enumerate(messages):
+        calls = _calls(messages[place - 1]) if place else []
+        if message.role == "tool":
+            rows[place] = _results(message, calls)
+        elif calls:
+            rows[place - 1] = _in_words(rows[place - 1])
+    return rows
+
+
+def _results(message: Message, calls: Sequence[ToolCall]) -> Message:
+    """A row of results with one for each of these calls, and none besides."""
+    found = {block.call_id: block for block in message.content if isinstance(block, ToolResult)}
+    content = [found.get(call.id) or interrupted([call])[0] for call in calls]
+    return message if content == message.content else replace(message, content=content)
+
+
+def _in_words(message: Message) -> Message:
+    content = [
+        Text(f"(a call of {block.name} was interrupted)") if isinstance(block, ToolCall) else block
+        for block in message.content
+    ]
+    return replace(message, content=content)
+
+
+def _calls(message: Message) -> list[ToolCall]:
+    return [block for block in message.content if isinstance(block, ToolCall)]
+
+
+def _text(value: dict[str, Any], name: str) -> str:
+    text = value.get(name)
+    return text if isinstance(text, str) else ""
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
