@@ -20,7 +20,6 @@ from zotd.schema.definitions import json_schema
 from zotd.schema.docstrings import DocumentationError, documentation
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "docs" / "reference"
 SCHEMA = json_schema()
 DEFINITION_OF = {
     "from_extension": "FromExtension",
@@ -54,11 +53,12 @@ def vectors() -> list[tuple[str, str, bool, Any]]:
 
 
 def test_the_committed_files_are_fresh() -> None:
-    assert stale(REFERENCE) == []
+    assert stale(ROOT) == []
 
 
 def test_nothing_else_lies_among_the_generated_files() -> None:
-    assert {path.name for path in REFERENCE.iterdir()} == set(generated())
+    reference = {f"docs/reference/{path.name}" for path in (ROOT / "docs" / "reference").iterdir()}
+    assert reference == {name for name in generated() if name.startswith("docs/reference/")}
 
 
 def test_the_schema_is_a_valid_schema() -> None:
@@ -96,12 +96,12 @@ def test_the_schema_judges_a_vector_as_the_types_do(
 
 @pytest.mark.parametrize(
     ("page", "structs"),
-    [("events.md", EVENTS), ("extension-frames.md", FRAMES_FROM_EXTENSION + FRAMES_FROM_HOST)],
+    [("events", EVENTS), ("extension-frames", FRAMES_FROM_EXTENSION + FRAMES_FROM_HOST)],
 )
 def test_a_reference_page_names_every_type_and_every_member(
     page: str, structs: tuple[StructType, ...]
 ) -> None:
-    text = generated()[page]
+    text = generated()[f"docs/reference/{page}.md"]
     for struct in structs:
         section = text.split(f"### `{struct.__struct_config__.tag}`\n", 1)[1].split("\n### ", 1)[0]
         for field in msgspec.structs.fields(struct):
@@ -109,7 +109,7 @@ def test_a_reference_page_names_every_type_and_every_member(
 
 
 def test_the_manifest_has_its_place_on_the_page_of_frames() -> None:
-    section = generated()["extension-frames.md"].split("## The manifest", 1)[1]
+    section = generated()["docs/reference/extension-frames.md"].split("## The manifest", 1)[1]
     assert all(f"| `{field.encode_name}` |" in section for field in msgspec.structs.fields(Manifest))
 
 
@@ -128,15 +128,18 @@ def test_two_processes_generate_the_same_bytes(tmp_path: Path) -> None:
 def test_check_names_each_stale_file_and_exits_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy = Path(shutil.copytree(REFERENCE, tmp_path / "reference"))
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT / "docs", copy / "docs")
+    shutil.copytree(ROOT / "zotd" / "protocol", copy / "zotd" / "protocol")
     assert main(["--check", "--out", str(copy)]) == 0
     assert capsys.readouterr().err == ""
-    (copy / "events.md").write_text("old\n")
-    (copy / "schema.json").unlink()
+    old, lost = copy / "docs" / "reference" / "events.md", copy / "zotd" / "protocol" / "openrpc.json"
+    old.write_text("old\n")
+    lost.unlink()
     assert main(["--check", "--out", str(copy)]) == 1
     complaint = capsys.readouterr().err
-    assert str(copy / "events.md") in complaint
-    assert str(copy / "schema.json") in complaint
+    assert str(old) in complaint
+    assert str(lost) in complaint
     assert "extension-frames.md" not in complaint
     assert main(["--out", str(copy)]) == 0
     assert main(["--check", "--out", str(copy)]) == 0

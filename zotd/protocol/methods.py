@@ -56,7 +56,9 @@ class Capabilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Initialize(Params, frozen=True, kw_only=True):
-    """First call of a connection. Until it succeeded, only `ping` is answered besides.
+    """First call of a connection. Until it succeeded, only `ping` and `rpc.discover` are answered besides.
+
+    Where the daemon wants a token, these wait for it too.
 
     protocol_version: the version the client speaks.
     client: who it is.
@@ -105,6 +107,25 @@ class Discover(Params, frozen=True, kw_only=True):
     """
 
 
+class OpenRpcDocument(Struct, frozen=True, kw_only=True):
+    """Answers `rpc.discover`: an OpenRPC document.
+
+    openrpc: the version of OpenRPC.
+    info: title and version of the protocol.
+    methods: all that clients call: params, result, errors and an example of each.
+    x-zotd-server-methods: all that the daemon sends by itself, described in the same way.
+    components: the schemas of shapes, and the errors, that they refer to.
+
+    Example: {"openrpc":"1.3.2","info":{"title":"zotd","version":"1"},"methods":[],"x-zotd-server-methods":[],"components":{"schemas":{},"errors":{}}}
+    """  # noqa: E501
+
+    openrpc: str
+    info: dict[str, Any]
+    methods: list[dict[str, Any]]
+    server_methods: list[dict[str, Any]] = field(name="x-zotd-server-methods")
+    components: dict[str, Any]
+
+
 class ShutdownParams(Params, frozen=True, kw_only=True):
     """Ends this connection once what was accepted is done, as the end of input would. The daemon goes on.
 
@@ -122,7 +143,7 @@ class ExitParams(Params, frozen=True, kw_only=True):
 METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
     "initialize": (Initialize, Initialized),
     "ping": (Ping, None),
-    "rpc.discover": (Discover, None),
+    "rpc.discover": (Discover, OpenRpcDocument),
     "shutdown": (ShutdownParams, None),
     "exit": (ExitParams, None),
     "session/new": (s.SessionNew, s.SessionResult),

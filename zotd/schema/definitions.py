@@ -18,10 +18,7 @@ def json_schema() -> dict[str, Any]:
     `PublishedEvent` is an event with its envelope, as clients get it.
     Raises DocumentationError when a struct is not fully documented.
     """
-    _, generated = msgspec.json.schema_components(STRUCTS, ref_template=_REF)
-    definitions = {struct.__name__: _described(struct, generated[struct.__name__]) for struct in STRUCTS}
-    if strange := sorted(generated.keys() - definitions.keys()):
-        raise ValueError(f"structs that others use and the catalogue lacks: {', '.join(strange)}")
+    definitions = schemas(_REF)
     for name, union in UNIONS.items():
         definitions[name] = {"anyOf": [_reference(struct.__name__) for struct in union]}
     definitions["PublishedEvent"] = {
@@ -33,6 +30,18 @@ def json_schema() -> dict[str, Any]:
         "title": "The vocabulary of zotd",
         "$defs": definitions,
     }
+
+
+def schemas(ref: str) -> dict[str, dict[str, Any]]:
+    """The schema of every struct, by its name; they refer to each other by `ref` with `{name}` filled in.
+
+    Raises DocumentationError when a struct is not fully documented.
+    """
+    _, generated = msgspec.json.schema_components(STRUCTS, ref_template=ref)
+    found = {struct.__name__: _described(struct, generated[struct.__name__]) for struct in STRUCTS}
+    if strange := sorted(generated.keys() - found.keys()):
+        raise ValueError(f"structs that others use and the catalogue lacks: {', '.join(strange)}")
+    return found
 
 
 def _reference(name: str) -> dict[str, str]:

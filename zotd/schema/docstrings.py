@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-_FIELD = re.compile(r"^(\w+): (.+)$")
+_FIELD = re.compile(r"^([\w-]+): (.+)$")
 _EXAMPLE = "Example: "
 
 

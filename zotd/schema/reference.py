@@ -31,7 +31,7 @@ is a notification whose method is the event's `type` and whose params are the re
 `--json` print the object as it is.
 
 Readers ignore members they do not know, and values of an enumeration may be added. A member that is not
-required and not set is left out. The JSON Schema is [schema.json](schema.json), definition
+required and not set is left out. The JSON Schema is [schema.json](/reference/schema.json), definition
 `PublishedEvent`."""
 _FRAMES_HEAD = """# Extension frames
 
@@ -39,15 +39,15 @@ One JSON object per line between the host and an extension, on the extension's s
 `type` names the frame; a member `id` correlates a request with its answer.
 
 Both ends ignore members they do not know. A member that is not required and not set is left out; in a frame
-from an extension `null` counts as absent. The JSON Schema is [schema.json](schema.json), definitions
-`FromExtension` and `FromHost`."""
+from an extension `null` counts as absent. The JSON Schema is [schema.json](/reference/schema.json),
+definitions `FromExtension` and `FromHost`."""
 
 _HOME: dict[type, str] = {
-    **dict.fromkeys(EVENT_SHAPES, "events.md"),
-    **dict.fromkeys(FRAME_SHAPES, "extension-frames.md"),
-    **dict.fromkeys(METHOD_SHAPES, "methods.md"),
+    **dict.fromkeys(EVENT_SHAPES, "/reference/events.md"),
+    **dict.fromkeys(FRAME_SHAPES, "/reference/extension-frames.md"),
+    **dict.fromkeys(METHOD_SHAPES, "/rpc.md"),
 }
-"""The page that describes a shape, whichever page uses it."""
+"""The page that describes a shape, whichever page uses it; a `/` at the start stands for docs/."""
 
 
 def events_page() -> str:

@@ -1,23 +1,28 @@
-"""The page of methods tells all about each of them, and what it shows is valid."""
+"""The page of the RPC surface tells all about each method, and what it shows is valid."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from zotd.protocol.events import EVENTS
 from zotd.protocol.methods import METHOD_TYPES
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.__main__ import generated
 from zotd.schema.catalogue import METHOD_SHAPES
 from zotd.schema.definitions import json_schema
-from zotd.schema.methods_page import methods_page
+from zotd.schema.rpc_page import rpc_page
 
-PAGE = methods_page()
+PAGE = rpc_page()
+METHODS = PAGE.split("## Methods", 1)[1].split("\n## Events", 1)[0]
+ROOT = Path(__file__).resolve().parents[2]
 DEFINITIONS = json_schema()["$defs"]
 
 
@@ -39,7 +44,16 @@ def assert_valid(value: Any, struct: type[msgspec.Struct]) -> None:
 
 
 def test_every_method_has_one_section_in_the_order_of_the_table() -> None:
-    assert re.findall(r"^## `(.+)`$", PAGE, re.MULTILINE) == list(METHOD_TYPES)
+    assert re.findall(r"^## `(.+)`$", METHODS, re.MULTILINE) == list(METHOD_TYPES)
+    assert re.findall(r"^\| \[`(.+?)`\]", METHODS, re.MULTILINE) == list(METHOD_TYPES)
+
+
+def test_every_event_has_a_row_with_its_members() -> None:
+    rows = dict(re.findall(r"^\| \[`(\w+)`\]\S+ \| (.*?) \|", PAGE.split("## Events", 1)[1], re.MULTILINE))
+    assert list(rows) == list(EVENTS)
+    for name, struct in EVENTS.items():
+        members = {field.encode_name: field.required for field in msgspec.structs.fields(struct)}
+        assert {word: not mark for word, mark in re.findall(r"`(\w+)`(\??)", rows[name])} == members
 
 
 @pytest.mark.parametrize("method", METHOD_TYPES)
@@ -48,7 +62,7 @@ def test_a_section_has_a_row_for_each_member_of_params_and_result(method: str) -
     for struct, words in zip(METHOD_TYPES[method], (before, after), strict=True):
         members = msgspec.structs.fields(struct) if struct is not None else ()
         table = words.split("**Example**", 1)[0]
-        assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(
+        assert sorted(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == sorted(
             field.encode_name for field in members
         )
 
@@ -88,6 +102,14 @@ def test_shapes_are_shown_with_an_example() -> None:
 @pytest.mark.parametrize("page", [name for name in generated() if name.endswith(".md")])
 def test_every_link_leads_to_a_heading(page: str) -> None:
     pages = generated()
-    for target, anchor in re.findall(r"\]\(([\w.-]+)#([\w-]+)\)", pages[page]):
-        headings = re.findall(r"^#+ (.+)$", pages[target], re.MULTILINE)
-        assert anchor in {heading.lower() for heading in headings}, f"{target}#{anchor}"
+    links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", pages[page])
+    assert links
+    for target, anchor in links:
+        path = os.path.normpath(f"{Path(page).parent}/{target}")
+        assert path in pages or (ROOT / path).is_file(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", pages[path], re.MULTILINE)
+            # What a viewer makes of a heading: small letters, without punctuation.
+            assert anchor in {re.sub(r"[^\w-]", "", heading.lower()) for heading in headings}, (
+                f"{target}#{anchor}"
+            )
