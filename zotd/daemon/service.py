@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -45,6 +47,12 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     )
 
 
+async def discover(caller: Caller, params: m.Discover) -> m.OpenRpcDocument:
+    # It lies beside the types it was generated from. Few ask for it, so it is not kept in memory.
+    path = Path(m.__file__).with_name("openrpc.json")
+    return msgspec.json.decode(await asyncio.to_thread(path.read_bytes), type=m.OpenRpcDocument)
+
+
 async def notes_clear(caller: Caller, params: m.NotesClear) -> Then:
     return Then(None, session_of(caller, params).notes.clear)
 
@@ -52,6 +60,7 @@ async def notes_clear(caller: Caller, params: m.NotesClear) -> Then:
 METHODS: dict[str, Method] = {
     "initialize": initialize,
     "ping": ping,
+    "rpc.discover": discover,
     "notes/clear": notes_clear,
     **SESSION_METHODS,
     **TURN_METHODS,
@@ -65,4 +74,4 @@ LATER: dict[str, dict[str, object]] = {
 }
 """Members of later versions, each with the one value that is true today. Others are refused."""
 
-BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
+BEFORE_INITIALIZE = frozenset({"initialize", "ping", "rpc.discover"})
