@@ -22,12 +22,12 @@ TRUST_BYTES = Limits().trust_bytes
 
 def is_trusted(zot_home: Path, folder: Path) -> bool:
     """Whether the user trusts a folder, symbolic links in its path resolved. Raises BadFile."""
-    said = folders(zot_home)
+    said = decisions(zot_home)
     real = Path(os.path.realpath(folder))
     return next((said[place] for place in (real, *real.parents) if place in said), False)
 
 
-def folders(zot_home: Path) -> dict[Path, bool]:
+def decisions(zot_home: Path) -> dict[Path, bool]:
     """What was said, by folder: whether it is trusted. Raises BadFile."""
     said = _read(zot_home / TRUSTED).get(FOLDERS, {})
     return {Path(folder): trusted for folder, trusted in said.items()}

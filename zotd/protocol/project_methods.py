@@ -108,8 +108,8 @@ class ThemesFound(Struct, frozen=True, kw_only=True):
 class WorkspaceTrust(Params, frozen=True, kw_only=True):
     """Says whether the extensions that a folder brings may run, in it and in folders below it. Remembered.
 
-    Open sessions for which that changes something load their extensions anew, and then `session_changed` tells
-    their clients.
+    Open sessions for which that changes something load their extensions anew; `session_changed` tells their
+    clients when it is done.
 
     cwd: absolute path of the folder.
     trusted: whether the user trusts it.
