@@ -11,11 +11,11 @@ text is theirs to approve, neither it nor any thought is shown before: one text_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from zotd.agent.ports import (
     Finish,
@@ -30,7 +30,17 @@ from zotd.agent.ports import (
 )
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Draft, Transcript, shown
-from zotd.protocol.content import Block, ContextUse, StopReason, Text, ToolCall, ToolResult, Usage
+from zotd.base.limits import Limits
+from zotd.protocol.content import (
+    Block,
+    ContextUse,
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from zotd.protocol.events import (
     AssistantMessage,
     AssistantStart,
@@ -47,6 +57,9 @@ from zotd.protocol.events import (
     UsageReport,
     UserMessage,
 )
+
+if TYPE_CHECKING:
+    from zotd.agent.compaction import Compaction
 
 
 class Sink(Protocol):
@@ -70,6 +83,15 @@ class Model:
     tools: bool = True
 
 
+class Steering(Protocol):
+    """A prompt that the running turn takes in before its next model call. client: who sent it."""
+
+    @property
+    def content(self) -> Sequence[Block]: ...
+    @property
+    def client(self) -> str: ...
+
+
 @dataclass(slots=True)
 class Outcome:
     """How a turn ended. `text` is the last assistant text, as it was shown.
@@ -88,23 +110,31 @@ class Outcome:
 class Loop:
     """Runs turns against one transcript, one at a time. `hooks` may stop or change what it is about to do."""
 
-    def __init__(self, transcript: Transcript, tools: Toolbox, sink: Sink, max_steps: int) -> None:
+    def __init__(
+        self,
+        transcript: Transcript,
+        tools: Toolbox,
+        sink: Sink,
+        max_steps: int,
+        limits: Limits | None = None,
+    ) -> None:
         self.transcript = transcript
         self.tools = tools
         self.hooks: Hooks | None = None
+        self.steered: Callable[[], Iterable[Steering]] = tuple
         self._sink = sink
         self._max_steps = max_steps
+        self._limits = limits or Limits()
 
     async def run(
         self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client"
     ) -> Outcome:
         """One turn. Cancelling the task that awaits this aborts it: nothing is raised."""
         spent = self.transcript.usage
-        message = self.transcript.append("user", prompt)
-        self._sink.publish(UserMessage(content=message.content, origin=origin))
+        message = self._ask(prompt, origin)
         outcome = Outcome("end_turn")
         try:
-            await self._steps(model, outcome)
+            await self._steps(model, outcome, message)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
@@ -115,19 +145,40 @@ class Loop:
         except Exception as bug:
             self._fail(outcome, f"internal error: {type(bug).__name__}: {bug}", "internal")
         outcome.text = outcome.text or self._last_words()
-        outcome.usage = _difference(self.transcript.usage, spent)
+        outcome.usage = self.transcript.usage - spent
         self._sink.publish(Done(turn_id=turn_id, stop=outcome.stop))
         return outcome
 
     def aborted(self, turn_id: str, prompt: Sequence[Block], origin: str = "client") -> Outcome:
         """The turn of a `run` that was cancelled before it could begin: told as any aborted turn is."""
-        message = self.transcript.append("user", prompt)
-        self._sink.publish(UserMessage(content=message.content, origin=origin))
+        self._ask(prompt, origin)
         self._sink.publish(TurnEnd(stop="aborted"))
         self._sink.publish(Done(turn_id=turn_id, stop="aborted"))
         return Outcome("aborted")
 
-    async def _steps(self, model: Model, outcome: Outcome) -> None:
+    async def compact(self, turn_id: str, model: Model, instructions: str = "") -> Outcome:
+        """A turn without a prompt, which has the older part of the conversation summarised.
+
+        `text` of the outcome is the summary. Cancelling the task that awaits this aborts it: nothing is
+        raised, and the conversation stays as it was.
+        """
+        return await self._compaction(model).on_request(turn_id, instructions)
+
+    def _compaction(self, model: Model) -> Compaction:
+        from zotd.agent.compaction import Compaction
+
+        return Compaction(self.transcript, model, self._sink, self._account, self._limits)
+
+    def _ask(self, prompt: Sequence[Block], origin: str) -> Message:
+        """A prompt enters the conversation."""
+        message = self.transcript.append("user", prompt)
+        self._sink.publish(
+            UserMessage(content=message.content, origin=origin, message_id=self.transcript.last_id)
+        )
+        return message
+
+    async def _steps(self, model: Model, outcome: Outcome, asked: Message) -> None:
+        enough = self._limits.compact_at * model.window  # tokens, from which on there is to be a summary
         for step in count(1):
             if step > self._max_steps:
                 raise ProviderError(
@@ -135,6 +186,10 @@ class Loop:
                     kind="limit_steps",
                     hint="raise --max-steps, or ask for less at once",
                 )
+            if 0 < enough <= self.transcript.used and not await self._compaction(model).make_room(asked):
+                enough = 0
+            for steering in self.steered() if step > 1 else ():
+                self._ask(steering.content, steering.client)
             self._sink.publish(TurnStart(step=step))
             if self.hooks is not None and isinstance(said := await self.hooks.turn_start(step), Refused):
                 outcome.stop, outcome.error, outcome.kind = "error", said.reason, "turn_blocked"
@@ -189,7 +244,8 @@ class Loop:
             self._cut_off(draft, withheld)
             raise
         finally:
-            self._account(finish.usage, model.window)
+            self.transcript.used = finish.usage.tokens
+            self._account(finish.usage, ContextUse(self.transcript.used, model.window))
         blocks = draft.blocks()
         if blocks:
             blocks = self._say(blocks, approved)
@@ -255,7 +311,13 @@ class Loop:
         whose = {"extension": owner} if owner else {}
         details = {**whose, "tool": call.name, **outcome.details}
         self._sink.publish(
-            ToolResulted(id=call.id, is_error=outcome.is_error, content=outcome.content, details=details)
+            ToolResulted(
+                id=call.id,
+                is_error=outcome.is_error,
+                content=outcome.content,
+                details=details,
+                message_id=self.transcript.last_id + 1,
+            )
         )
         return ToolResult(call_id=call.id, is_error=outcome.is_error, content=outcome.content)
 
@@ -267,7 +329,7 @@ class Loop:
     def _say(self, blocks: list[Block], approved: str | None) -> list[Block]:
         """Keep a message, and show what may be seen of it, which is returned."""
         visible = shown(self.transcript.append("assistant", blocks, shown=approved)).content
-        self._sink.publish(AssistantMessage(content=visible))
+        self._sink.publish(AssistantMessage(content=visible, message_id=self.transcript.last_id))
         return visible
 
     def _cut_off(self, draft: Draft, withheld: Sequence[str]) -> None:
@@ -291,9 +353,8 @@ class Loop:
             self._sink.publish(TextDelta(delta=approved))
         return approved
 
-    def _account(self, usage: Usage, window: int) -> None:
+    def _account(self, usage: Usage, context: ContextUse) -> None:
         self.transcript.usage += usage
-        used = usage.input + usage.cache_read + usage.cache_write + usage.output
         self._sink.publish(
             UsageReport(
                 input=usage.input,
@@ -302,7 +363,7 @@ class Loop:
                 cache_write=usage.cache_write,
                 cost_usd=usage.cost_usd,
                 cumulative=self.transcript.usage,
-                context=ContextUse(used=used, window=window),
+                context=context,
             )
         )
 
@@ -327,13 +388,3 @@ def _settled(stop: StopReason, calls: Sequence[ToolCall]) -> StopReason:
 
 def _refused(text: str) -> ToolOutcome:
     return ToolOutcome([Text(text)], is_error=True)
-
-
-def _difference(after: Usage, before: Usage) -> Usage:
-    return Usage(
-        after.input - before.input,
-        after.output - before.output,
-        after.cache_read - before.cache_read,
-        after.cache_write - before.cache_write,
-        after.cost_usd - before.cost_usd,
-    )

@@ -26,6 +26,10 @@ class Transcript:
     def __init__(self, clock: Callable[[], str]) -> None:
         self.messages: list[Message] = []
         self.usage = Usage()
+        self.used = 0
+        """Tokens of the last request with its answer; 0 while no request has held these messages."""
+        self.first_id = 1
+        """The ordinal of the first message. It grows past all that were there when they are replaced."""
         self._clock = clock
 
     def append(
@@ -50,9 +54,27 @@ class Transcript:
         self.messages.append(message)
         return message
 
+    @property
+    def last_id(self) -> int:
+        """The ordinal of the last message that there is or was."""
+        return self.first_id + len(self.messages) - 1
+
+    def now(self) -> str:
+        """The time a message would get."""
+        return self._clock()
+
     def clear(self) -> None:
         """Forget the messages; what they cost stays counted."""
-        self.messages = []
+        self._replace([])
+
+    def compact(self, messages: Sequence[Message]) -> None:
+        """Put these rows, which get new ordinals, in place of all there are."""
+        self._replace(messages)
+
+    def _replace(self, messages: Sequence[Message]) -> None:
+        self.first_id += len(self.messages)
+        self.messages = list(messages)
+        self.used = 0
 
 
 def shown(message: Message) -> Message:

@@ -109,6 +109,15 @@ class Limits:
     progress_s: float = 0.05
     """Output of a command is gathered this long into one `tool_progress`."""
 
+    undo_bytes: int = 64 * MIB
+    """What files held before `write` and `edit` changed them, for one session; the oldest turns go first."""
+
+    # Prompts
+    context_items: int = 256
+    """Things an editor shows the model beside one prompt."""
+    context_bytes: int = 256 * KIB
+    """All of them together, as the model gets them: five times what it reads of a file at once."""
+
     # What a folder brings
     skills: int = 256
     """Skills in one session: each is a line of every request."""
@@ -133,6 +142,16 @@ class Limits:
     trust_bytes: int = MIB
     """`trusted.json`: thousands of folders, read whenever a session of a client that needs trust starts."""
 
+    # Exports
+    export_prose_chars: int = 100_000
+    """Of one text that is shown as the Markdown it is; longer ones stay as they were typed."""
+    export_code_chars: int = 32_000
+    """Of one piece of code that is coloured: what a person reads, and no time for odd patterns to blow up."""
+    export_coloured_chars: int = 2_000_000
+    """Of all code in one page that is coloured: about two seconds of work."""
+    export_inline_bytes: int = 16 * KIB
+    """A picture that stands in a Markdown export; of larger ones the size is told."""
+
     # Turns
     max_steps: int = 200
     """Model calls in one turn: far above honest work, below an endless loop's bill."""
@@ -145,6 +164,35 @@ class Limits:
     """Their text together, so that it fits into one frame, however escaped."""
     turns_kept: int = 1_000
     """Finished turns that `turn/wait` still answers for."""
+
+    prompt_key_s: float = 24 * 3600.0
+    """How long a prompt's `key` is known: a client that was cut off tries again within a day."""
+    prompt_keys: int = 10_000
+    """Keys known in one session; the oldest are forgotten first."""
+
+    # Compaction
+    compact_at: float = 0.85
+    """Use of a model's window from which the older part is summarised: there is still room to do it."""
+    compact_keep: int = 4
+    """The last exchanges, which are kept word for word."""
+    compact_share: float = 0.6
+    """Of the window, for the conversation in the request for a summary: the answer needs room as well."""
+    compact_tool_chars: int = 2_000
+    """Of the arguments of a tool call, and of its result, in that request: the gist of most."""
+
+    # Saved sessions
+    session_bytes: int = 1_024 * MIB
+    """One session file that is read: years of work, and still what memory holds."""
+    sessions_listed: int = 100
+    """Rows of one `session/list` that names no limit."""
+    sessions_page: int = 1_000
+    """Rows of one at most: what a frame has room for many times over."""
+    closed_kept: int = 256
+    """Closed sessions whose flags and environment are still known, so that a client can come back."""
+    session_prefix_chars: int = 4
+    """The shortest beginning of a session's id that is looked for."""
+    title_chars: int = 200
+    """Of a session's title, and of the first prompt that is shown in lists."""
 
     # Models
     connect_s: float = 10.0
@@ -171,6 +219,12 @@ class Limits:
     """All of them together: whoever comes later is sent them at once."""
     orphan_s: float = 600.0
     """A session that has no client, no turn and no queue is closed after this: editors restart."""
+    replay_events: int = 20_000
+    """Events of one session kept for clients that come back: minutes of the fastest answer."""
+    replay_bytes: int = 16 * MIB
+    """The same in bytes."""
+    replay_bytes_of_all: int = 256 * MIB
+    """Of all sessions of the daemon together; who runs out of it drops its own oldest."""
     requests_in_flight: int = 64
     """JSON-RPC requests of one client."""
     private_exit_s: float = 3.5

@@ -131,6 +131,20 @@ class Usage(Struct, frozen=True):
             self.cost_usd + other.cost_usd,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input - other.input,
+            self.output - other.output,
+            self.cache_read - other.cache_read,
+            self.cache_write - other.cache_write,
+            self.cost_usd - other.cost_usd,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Of all kinds together: how much of the model's window a request and its answer fill."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
 
 class ContextUse(Struct, frozen=True):
     """How full the model's window is.
