@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zotd.tools.write import replace_file
+from zotd.tools.replace import replace_file
 
 
 async def test_a_new_file_is_made_with_its_parents_and_the_usual_mode(session: Any) -> None:

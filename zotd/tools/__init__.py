@@ -8,17 +8,24 @@ from pathlib import Path
 from zotd.agent.ports import Tool
 from zotd.base.limits import Limits
 from zotd.tools.bash import BashTool
+from zotd.tools.changes import Changes
 from zotd.tools.edit import EditTool
 from zotd.tools.read import ReadTool
 from zotd.tools.write import WriteTool
 
 
-def builtin_tools(cwd: Path, env: Mapping[str, str], limits: Limits) -> list[Tool]:
-    """One session's tools: they work in `cwd`, with `env`. Give them back with `close_tools`."""
+def builtin_tools(
+    cwd: Path, env: Mapping[str, str], limits: Limits, changes: Changes | None = None
+) -> list[Tool]:
+    """One session's tools: they work in `cwd`, with `env`. Give them back with `close_tools`.
+
+    changes: asked by those that change files, and told of it.
+    """
+    changes = changes or Changes(cwd, limits)
     return [
         ReadTool(cwd, env, limits),
-        WriteTool(cwd, env, limits),
-        EditTool(cwd, env, limits),
+        WriteTool(cwd, env, limits, changes),
+        EditTool(cwd, env, limits, changes),
         BashTool(cwd, env, limits),
     ]
 

@@ -15,9 +15,9 @@ from msgspec import Meta, Struct
 from zotd.agent.ports import ToolFailed, ToolOutcome
 from zotd.base.limits import Limits
 from zotd.protocol.content import Text
+from zotd.tools.changes import Changes
 from zotd.tools.diff import Change, apply, unified
 from zotd.tools.typed import FileTool, printable, size_of
-from zotd.tools.write import replace_file
 
 _BOM = "\ufeff"
 _LINES_NAMED = 5  # of places that match: enough to see which one was meant
@@ -53,11 +53,14 @@ class EditTool(FileTool[EditArguments]):
     )
     arguments = EditArguments
 
-    def __init__(self, cwd: Path, env: Mapping[str, str], limits: Limits) -> None:
+    def __init__(self, cwd: Path, env: Mapping[str, str], limits: Limits, changes: Changes) -> None:
         super().__init__(cwd, env.get("HOME", ""), limits.off_loop_bytes)
+        self._changes = changes
 
     async def work(self, arguments: EditArguments, progress: Callable[[str], None]) -> ToolOutcome:
         path = self.locate(arguments.path)
+        self._changes.refuse_unsaved(path)
+        turn = self._changes.turn
         size = size_of(path)
         try:
             done = await self.on_file(path, size, _edited, path, arguments.edits)
@@ -67,7 +70,7 @@ class EditTool(FileTool[EditArguments]):
             # Looking for what was meant compares many lines: too long for the loop even in small files.
             near = await asyncio.to_thread(nearest, missed.text, missed.old)
             raise ToolFailed(f"{missed}\n{printable(near)}") from None
-        await self.on_file(path, size, replace_file, path, done.data)
+        await self.on_file(path, size, self._changes.replace, turn, path, done.data)
         count = len(arguments.edits)
         places = "place" if count == 1 else "places"
         return ToolOutcome([Text(f"edited {path} in {count} {places}")], details={"diff": done.diff})
