@@ -15,11 +15,6 @@ REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max
 MODES = ("print", "json", "rpc")
 
 LATER = {
-    "-c": "saved sessions",
-    "--continue": "saved sessions",
-    "-r": "saved sessions",
-    "--resume": "saved sessions",
-    "--session": "saved sessions",
     "--connect": "the shared daemon",
     "--idle-timeout": "the shared daemon",
     "--no-yolo": "approvals",
@@ -27,8 +22,10 @@ LATER = {
     "--fallback-model": "retries",
 }
 """Flags of zot and of later versions, with what each waits for. They are refused, never ignored."""
-UNNEEDED = ("--with-skills", "--no-session")
+UNNEEDED = ("--with-skills",)
 """Flags of zot that ask for what is so anyway: taken, and left out of the help."""
+COMMANDS = ("model", "sessions", "trust")
+"""Words that begin a command line of their own."""
 
 _EPILOG = """\
 modes:
@@ -38,6 +35,8 @@ modes:
   zotd rpc --listen unix:PATH  serve any number of clients on a Unix socket
   zotd model list            list the models that can be installed to run here, without a key
   zotd model install smollm2 fetch the smallest of them
+  zotd sessions              list, show, export, import, fork, rename or remove saved sessions
+  zotd trust [DIR]           let the extensions that DIR brings run in the sessions of editors
 
 exit codes:
   0 answered, 1 agent or provider error, 2 usage, 3 blocked by an extension, 4 a limit, 5 credentials,
@@ -70,20 +69,28 @@ class Flags(argparse.Namespace):
     listen: tuple[str, ...] = ()
     timeout: float = 0.0
     max_steps: int = 0
+    latest: bool = False
+    session: str = ""
+    no_session: bool = False
     output_schema: str = ""
     temperature: float | None = None
     insecure: bool = False
     help_text: str = ""
 
 
-class _Lines(argparse.RawDescriptionHelpFormatter):
+class Lines(argparse.RawDescriptionHelpFormatter):
     """One line a flag: wrapping would import textwrap, whose patterns are compiled at import."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, 2, 30, 100)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [text]
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
@@ -124,8 +131,11 @@ def _settled(known: argparse.Namespace) -> Flags:
             "zotd ext is not there yet: put an extension's folder into $ZOT_HOME/extensions to install it, "
             "or give it with --ext DIR for one run; its log is $ZOT_HOME/logs/ext-NAME.log"
         )
+    if not mode and words[:1] and words[0] in COMMANDS:
+        raise UsageError(f"{words[0]} comes first: zotd {words[0]} --help")
     if not mode:
         raise UsageError("say how to run: -p PROMPT, --json PROMPT or rpc (zotd --help lists all)")
+    _check_session(known)
     if known.listen and mode != "rpc":
         raise UsageError("--listen goes with rpc")
     for address in known.listen:
@@ -152,21 +162,33 @@ def _settled(known: argparse.Namespace) -> Flags:
         listen=tuple(known.listen),
         timeout=known.timeout,
         max_steps=known.max_steps,
+        latest=known.latest,
+        session=known.session or "",
+        no_session=known.no_session,
         output_schema=known.output_schema,
         temperature=known.temperature,
         insecure=known.insecure,
     )
 
 
+def _check_session(known: argparse.Namespace) -> None:
+    """Which session is meant must be clear."""
+    if known.session is not None and not known.session.strip():
+        raise UsageError("--session: expected a file or the id of a session, got nothing")
+    given = {"--continue": known.latest, "--session": known.session, "--no-session": known.no_session}
+    if len(both := [name for name, value in given.items() if value]) > 1:
+        raise UsageError(f"{both[0]} and {both[1]} ask for different sessions: give one of them")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="zotd",
         usage="zotd [flags] [-p | --json] PROMPT...\n       zotd [flags] rpc [--listen unix:PATH]",
         epilog=_EPILOG,
         add_help=False,
         allow_abbrev=False,
         exit_on_error=False,
-        formatter_class=lambda prog: _Lines(prog, 2, 30, 100),
+        formatter_class=Lines,
     )
     add = parser.add_argument
     add("words", nargs="*", help=argparse.SUPPRESS)
@@ -209,6 +231,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-skill", "--no-skills", action="store_true", help="have no skills")
     for flag in UNNEEDED:
         add(flag, action="store_true", help=argparse.SUPPRESS)
+    add(
+        "-c",
+        "--continue",
+        "-r",
+        "--resume",
+        dest="latest",
+        action="store_true",
+        help="go on with the session used last here",
+    )
+    add("--session", metavar="PATH|ID", help="go on with that one; a PATH is made if missing")
+    add("--no-session", action="store_true", help="do not save the session")
     add("--approval", type=_approval, metavar="auto", help="tools run without asking")
     add("--timeout", type=_seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
     add("--max-steps", type=_count, default=0, metavar="N", help="model calls in one turn (exit 4)")

@@ -21,6 +21,10 @@ def main() -> int:
         from zotd.cli.model import main as model
 
         return model(argv[1:])
+    if argv[:1] == ["trust"]:
+        from zotd.cli.trust import main as trust
+
+        return trust(argv[1:])
     from zotd.cli.flags import Flags, UsageError, parse
 
     try:

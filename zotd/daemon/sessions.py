@@ -13,7 +13,6 @@ from zotd.agent.ports import Provider, Tool
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
-from zotd.daemon.describe import describe
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.daemon.trusting import looked_up
@@ -21,7 +20,7 @@ from zotd.extensions.discovery import Discovery
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
-from zotd.protocol.events import ExtNotify, SessionChanged
+from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
@@ -95,7 +94,7 @@ class Sessions:
             shared=self._sharing,
         )
         session.connect(host)
-        session.loading = session.tasks.create_task(host.start(), name="start of extensions")
+        session.loading = session.tasks.create_task(session.load(), name="start of extensions")
 
     def _sharing(self) -> SharedExtensions:
         """The processes that sessions share, once one asks for such a thing."""
@@ -132,7 +131,7 @@ class Sessions:
         """Once the extensions are there that may run now: the news has them."""
         await session.loaded()
         if session.id in self._open:
-            session.publish(SessionChanged(session=describe(session)))
+            session.changed()
 
     def trust_changed(self) -> None:
         """The user has said something of a folder: sessions for which that is news load extensions anew."""
