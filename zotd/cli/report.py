@@ -11,7 +11,8 @@ from typing import Any
 from zotd.agent.loop import Outcome
 from zotd.daemon.connection import Outlet
 from zotd.extensions.panel_text import paragraphs
-from zotd.wire.codec import encode, to_wire
+from zotd.store.ring import Published
+from zotd.wire.codec import decode, encode, to_wire
 
 ANSWERED, FAILED, USAGE, BLOCKED, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 124, 130
 """Exit codes; docs/cli.md says when."""
@@ -20,6 +21,22 @@ _REASONS = {TIMED_OUT: "gave up: --timeout is over", INTERRUPTED: "interrupted",
 
 _TOLD = ("command", "turn_blocked")
 """Kinds of errors that the extension's own note has told."""
+
+_SHOWN = frozenset(
+    [
+        "ext_notify",
+        "ext_clear_notes",
+        "ext_display",
+        "ext_insert",
+        "ext_panel_open",
+        "ext_state",
+        "tool_result",
+        "assistant_message",
+        "error",
+        "retry",
+    ]
+)
+"""Events that `-p` looks into."""
 
 _LINES_GATHERED = 256
 """Lines of one write: a model that never waits would fill the memory before the loop comes round."""
@@ -40,8 +57,11 @@ class TextReporter:
         self._errors: dict[tuple[str, str], bool] = {}  # of extensions: whether cleared since
         self._up: set[str] = set()  # what fails to come up has a note of its own
 
-    def deliver(self, event: dict[str, Any]) -> None:
-        match event["type"]:
+    def deliver(self, published: Published) -> None:
+        if published.type not in _SHOWN:
+            return
+        event = decode(published.body)
+        match published.type:
             case "ext_notify":
                 if not self._again(event):
                     note(f"[{event['extension']}] {event['level']}: {event['message']}")
@@ -114,10 +134,10 @@ class JsonReporter:
     def full(self) -> bool:
         return self._outlet.full or len(self._lines) >= _LINES_GATHERED
 
-    def deliver(self, event: dict[str, Any]) -> None:
+    def deliver(self, event: Published) -> None:
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._lines.append(encode(event) + b"\n")
+        self._lines.append(b'{"type":"%b",%b\n' % (event.type.encode(), event.body[1:]))
 
     async def drained(self) -> None:
         self._flush()

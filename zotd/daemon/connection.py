@@ -6,12 +6,16 @@ Imports next to nothing, so that a health check is answered before the agent is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from zotd import __version__
 from zotd.base.limits import Limits
 from zotd.wire.codec import Malformed, decode, encode
-from zotd.wire.framing import BadFrame, Framer, Oversize
+from zotd.wire.framing import BadFrame, Framer, Framing, Oversize
+
+PREFACE_VERSION = 1
+"""What a preface says in `zotd`, and what its answer says."""
 
 
 class Front(Protocol):
@@ -21,6 +25,22 @@ class Front(Protocol):
     def malformed(self, message: str) -> None: ...
     async def finished(self) -> None: ...
     async def closed(self) -> None: ...
+
+
+class Reception(Protocol):
+    """What the process does for one connection.
+
+    front: makes the front end for a dialect, "zot" or "jsonrpc".
+    preface: takes what a client says ahead of everything; returns the dialect that it names or "". Raises
+    BadPreface.
+    turned_away: the client cannot be served, and was told why.
+    input_over: nothing more will be asked; what was accepted is still answered.
+    """
+
+    def front(self, dialect: str, connection: Connection) -> Front: ...
+    def preface(self, value: dict[str, Any]) -> str: ...
+    def turned_away(self, connection: Connection, message: str) -> None: ...
+    def input_over(self, connection: Connection) -> None: ...
 
 
 class Outlet(Protocol):
@@ -34,31 +54,66 @@ class Outlet(Protocol):
     async def ended(self) -> None: ...
 
 
-class Connection:
-    """Bytes in, bytes out. `fronts` makes the front end for a dialect, "zot" or "jsonrpc"."""
+class Frames(Protocol):
+    """Bytes to frames and back; see Framer."""
 
-    def __init__(self, outlet: Outlet, limits: Limits, fronts: Callable[[str, Connection], Front]) -> None:
+    @property
+    def framing(self) -> Framing: ...
+    def feed(self, data: bytes) -> Sequence[bytes | Oversize | BadFrame]: ...
+    def end(self) -> Sequence[bytes | Oversize | BadFrame]: ...
+    def settle(self) -> None: ...
+    def wrap(self, payload: bytes, framing: Framing | None = None) -> bytes: ...
+
+
+class BadPreface(Exception):
+    """A preface that cannot be honoured. `data` is that of the error that is sent; see `peer.problem`."""
+
+    def __init__(self, code: int, message: str, data: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class Connection:
+    """Bytes in, bytes out. frames: how values are cut; by default that is found out from the first bytes."""
+
+    def __init__(
+        self, outlet: Outlet, limits: Limits, reception: Reception, frames: Frames | None = None
+    ) -> None:
         self.limits = limits
         self.front: Front | None = None
         self.outlet = outlet
-        self._framer = Framer(limits.frame_bytes)
-        self._fronts = fronts
+        self._reception = reception
+        self._frames: Frames = Framer(limits.frame_bytes, self._decides) if frames is None else frames
+        self._preface_framing: Framing | None = None
+        self._first = True
+        self._over = False
         self._pending: list[bytes] = []
         self._gathering = False
 
     def receive(self, data: bytes) -> None:
         """Take in bytes as they come, cut anywhere."""
-        self._take(self._framer.feed(data))
+        self.take(self._frames.feed(data))
 
     def end(self) -> None:
         """No more bytes will come: a last line may lack its line end."""
-        self._take(self._framer.end())
+        self.take(self._frames.end())
+
+    def leave(self) -> None:
+        """The client has said its last word, though bytes may still come."""
+        self._reception.input_over(self)
 
     def send(self, value: Any) -> None:
         """Send one JSON value. The first of one turn of the event loop leaves at once, for somebody may be
         waiting; what else that turn produces leaves in one write, for it may be thousands.
         """
-        frame = self._framer.wrap(encode(value))
+        self.send_encoded(encode(value))
+
+    def send_encoded(self, value: bytes) -> None:
+        """As `send`, of a value that is encoded already."""
+        self._send(self._frames.wrap(value))
+
+    def _send(self, frame: bytes) -> None:
         if self._gathering:
             self._pending.append(frame)
             return
@@ -90,8 +145,10 @@ class Connection:
         self.flush()
         self.outlet.close()
 
-    def _take(self, frames: Sequence[bytes | Oversize | BadFrame]) -> None:
+    def take(self, frames: Sequence[bytes | Oversize | BadFrame]) -> None:
         for frame in frames:
+            if self._over:
+                return
             if isinstance(frame, Oversize | BadFrame):
                 self._malformed(frame.message)
                 continue
@@ -102,14 +159,41 @@ class Connection:
             else:
                 self._dispatch(value)
 
+    def _decides(self, value: Any) -> bool:
+        """Whether a first value tells the framing: what follows a preface may be in the other one."""
+        if is_preface(value):
+            self._preface_framing = self._frames.framing
+        return dialect_of(value) != ""
+
     def _dispatch(self, value: Any) -> None:
-        if self.front is None and (dialect := _dialect(value)):
-            self._framer.settle()
-            self.front = self._fronts(dialect, self)
+        first, self._first = self._first, False
+        if first and is_preface(value):
+            self._take_preface(value)
+            return
+        if self.front is None and (dialect := dialect_of(value)):
+            self._frames.settle()
+            self.front = self._reception.front(dialect, self)
         if self.front is None:
             self._refuse(-32600, 'expected a JSON object with "jsonrpc" or "type"', "invalid_request")
         else:
             self.front.receive(value)
+
+    def _take_preface(self, value: dict[str, Any]) -> None:
+        try:
+            dialect = self._reception.preface(value)
+        except BadPreface as bad:
+            # Served without it, the client would be in another folder than it thinks.
+            self._over = True
+            error = {"code": bad.code, "message": str(bad), "data": bad.data}
+            self._answer_preface({"jsonrpc": "2.0", "id": None, "error": error})
+            self._reception.turned_away(self, str(bad))
+            return
+        self._answer_preface({"zotd": PREFACE_VERSION, "version": __version__})
+        if dialect:
+            self.front = self._reception.front(dialect, self)
+
+    def _answer_preface(self, answer: dict[str, Any]) -> None:
+        self._send(self._frames.wrap(encode(answer), self._preface_framing))
 
     def _malformed(self, message: str) -> None:
         if self.front is None:
@@ -127,10 +211,15 @@ _FLUSH_AT = 256
 """Frames gathered before a write even if the loop has not come round."""
 
 
-def _dialect(value: Any) -> str:
+def dialect_of(value: Any) -> str:
+    """The dialect of a first value: "zot", "jsonrpc", or "" for neither."""
     first = value[0] if isinstance(value, list) and value else value
     if not isinstance(first, dict):
         return ""
     if "jsonrpc" in first:
         return "jsonrpc"
     return "zot" if "type" in first and first is value else ""
+
+
+def is_preface(value: Any) -> bool:
+    return isinstance(value, dict) and "zotd" in value and not dialect_of(value)

@@ -21,6 +21,7 @@ from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.methods import METHOD_TYPES
+from zotd.store.ring import Published
 from zotd.wire import peer as rpc
 from zotd.wire.peer import Batch, Cancel, Invalid, Request, RpcPeer, problem
 
@@ -66,16 +67,19 @@ class RpcFront:
     async def drained(self) -> None:
         await self._connection.drained()
 
-    def deliver(self, event: dict[str, Any]) -> None:
-        params = event.copy()
-        del params["type"]
-        self._connection.send(self._peer.notification(event["type"], params))
+    def deliver(self, event: Published) -> None:
+        self._connection.send_encoded(rpc.notification_of(event.type, event.body))
 
     # Caller of methods
 
-    def attach(self, session: Session) -> None:
-        self._attached.append(session)
-        session.attach(self)
+    def attach(self, session: Session, since: int | None = None, epoch: str = "") -> None:
+        if session not in self._attached:
+            self._attached.append(session)
+        session.attach(self, since, epoch)
+
+    def detach(self, session: Session) -> None:
+        if session in self._attached:
+            self._attached.remove(session)
 
     def hang_up(self) -> None:
         self._over = True

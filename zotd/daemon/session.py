@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import Tool
@@ -15,37 +14,26 @@ from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
-from zotd.base.soon import Seldom
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.admission import Admission
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
-from zotd.daemon.turns import Accepted, QueueFull, Turn, check_room
+from zotd.daemon.turn_queue import TurnQueue
+from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import ExtensionHost, Invocation
 from zotd.protocol.content import Block, ContextUse, Image, Text
-from zotd.protocol.events import (
-    AssistantMessage,
-    AssistantStart,
-    Done,
-    Event,
-    ExtNotify,
-    ExtPanelClose,
-    ExtPanelOpen,
-    ExtPanelRender,
-    QueueChanged,
-    TextDelta,
-    TurnEnd,
-    UsageReport,
-)
-from zotd.protocol.session import QueuedTurn
-from zotd.wire.codec import to_wire
+from zotd.protocol.events import Event, ExtNotify, Resync, SessionChanged
+from zotd.protocol.session import SessionInfo
+from zotd.store.ring import Budget, Published, Ring
+from zotd.store.view import SessionView
+from zotd.wire.codec import encode, to_wire
 
 if TYPE_CHECKING:
     from zotd.extensions.host import Reloaded
 
 
 class Client(Protocol):
-    """A front end that sees a session. All clients share the dict given to `deliver`: it is not changed.
+    """A front end that sees a session.
 
     capabilities: what it can show or do for extensions: `panels`, `insert`, `submit`.
     """
@@ -54,7 +42,7 @@ class Client(Protocol):
     def capabilities(self) -> frozenset[str]: ...
     @property
     def full(self) -> bool: ...
-    def deliver(self, event: dict[str, Any]) -> None: ...
+    def deliver(self, event: Published) -> None: ...
     async def drained(self) -> None: ...
 
 
@@ -73,35 +61,35 @@ class Session:
         max_steps: int,
         tasks: Tasks,
         trusted: bool = True,
+        ephemeral: bool = True,
+        budget: Budget | None = None,
     ) -> None:
+        """budget: what the replay of all sessions may hold together; one of its own when absent."""
         self.id = session_id
         self.epoch = uuid.uuid4().hex
         self.cwd = cwd
         self.trusted = trusted
+        self.ephemeral = ephemeral
+        self.path: Path | None = None
+        self.title = ""
         self.provider = provider
         self.model = model
         self.limits = limits
-        self.created = self.updated = now()
+        self.created = now()
         self.transcript = Transcript(now)
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
         self.clients: list[Client] = []
         self._audience = asyncio.Event()
-        self.active: Turn | None = None
-        self.queue: deque[Turn] = deque()
         self.next_seq = 1
+        self._ring = Ring(limits, budget or Budget(limits.replay_bytes_of_all))
         self.toolbox = Toolbox(tools)
         self._loop = Loop(self.transcript, self.toolbox, self, max_steps)
         self.tasks = Watched(tasks, self._mistaken)
-        self._running: asyncio.Task[Outcome] | None = None
-        self._worker: asyncio.Task[None] | None = None
-        self._turns: dict[str, asyncio.Future[Outcome]] = {}
+        self.turns = TurnQueue(self._loop, limits, self.tasks, self.publish, self._work)
         self.commands = Commands(self, tasks)
-        self.notes = Notes(self.publish, limits.notes_kept, limits.notes_bytes)
-        self.panels: dict[str, dict[str, Any]] = {}
-        self.context = ContextUse(window=model.window)
-        self._partial: list[str] = []
-        self._announce_queue = Seldom(self._tell_queue)
+        self.view = SessionView(self._picture(self.created), limits)
+        self.notes = Notes(self.publish, self.view.notes, limits.notes_kept)
         self._crowded = False  # whether it was told that prompts are dropped
         self._closing = False
         self._admission = Admission(limits.last_submissions, self.publish)
@@ -109,32 +97,108 @@ class Session:
     # Events
 
     def publish(self, event: Event, turn_id: str = "") -> None:
-        """The only way an event leaves: numbered, stamped, handed to every attached client.
+        """The only way an event leaves: numbered, stamped, folded, kept for replay, handed to every client.
 
         turn_id: the command whose answer it is; events of the running turn need none.
         """
-        wire = to_wire(event)
+        wire, time = to_wire(event), now()
+        name: str = wire.pop("type")
         wire["session_id"] = self.id
         wire["seq"] = self.next_seq
-        wire["time"] = now()
+        wire["time"] = time
         if turn_id:
             wire["turn_id"] = turn_id
-        elif self.active is not None and wire["type"] != "queue" and not wire["type"].startswith("ext_"):
-            wire.setdefault("turn_id", self.active.id)
+        elif (active := self.turns.active) is not None and name != "queue" and not name.startswith("ext_"):
+            wire.setdefault("turn_id", active.id)
+        whose: str | None = wire.get("turn_id")
+        published = Published(name, self.next_seq, encode(wire), whose or "")
         self.next_seq += 1
-        self._fold(event, wire)
-        follows = self.notes.fold(event, wire)
+        self.view.fold(event, time, whose)
+        self._ring.add(published)
         for client in self.clients:
-            client.deliver(wire)
+            client.deliver(published)
         if self.host is not None:
             self.host.interception.observe(event)
-        for another in follows:
+        for another in self.notes.follow(event):
             self.publish(another)
+
+    def info(self) -> SessionInfo:
+        """The session as its events tell it."""
+        return self.view.info(self.next_seq)
+
+    def changed(self) -> None:
+        """Tell what no other event does: title, model, trust, an emptied conversation, what was loaded."""
+        standing = self.view.info(self.next_seq + 1)
+        self.publish(SessionChanged(session=self._picture(now(), standing)))
+
+    def attach(self, client: Client, since: int | None = None, epoch: str = "") -> None:
+        """From now on `client` sees every event, and first those after number `since` of an epoch, the
+        current one by default. What is not kept any more is stood in for by one `resync`.
+        """
+        if since is not None:
+            known = epoch in ("", self.epoch) and 0 <= since < self.next_seq
+            missed = self._ring.after(since) if known else None
+            for event in [self._resync()] if missed is None else missed:
+                client.deliver(event)
+        if client not in self.clients:
+            self.clients.append(client)
+            self._audience.set()
+
+    def detach(self, client: Client) -> None:
+        if client in self.clients:
+            self.clients.remove(client)
+            self._audience.set()
+
+    def _resync(self) -> Published:
+        """The picture after all events so far, under the number of the last one."""
+        wire = to_wire(Resync(session=self.info()))
+        name, seq = wire.pop("type"), self.next_seq - 1
+        body = encode({**wire, "session_id": self.id, "seq": seq, "time": now()})
+        return Published(name, seq, body)
+
+    def _picture(self, updated: str, standing: SessionInfo | None = None) -> SessionInfo:
+        """The session as it is. standing: what its events told so far."""
+        return SessionInfo(
+            session_id=self.id,
+            epoch=self.epoch,
+            next_seq=standing.next_seq if standing is not None else self.next_seq,
+            path=str(self.path) if self.path is not None else None,
+            title=self.title or None,
+            cwd=str(self.cwd),
+            trusted=self.trusted,
+            provider=self.provider,
+            model=self.model.id,
+            reasoning=self.model.reasoning,
+            approval="auto",
+            ephemeral=self.ephemeral,
+            created=self.created,
+            updated=updated,
+            message_count=len(self.transcript.messages),
+            last_message_id=self.transcript.last_id,
+            busy=self.busy,
+            active_turn=self.turns.active.id if self.turns.active is not None else None,
+            partial_text=standing.partial_text if standing is not None else None,
+            queue=self.turns.rows(),
+            usage=self.transcript.usage,
+            context=ContextUse(
+                used=standing.context.used if standing is not None and self.transcript.messages else 0,
+                window=self.model.window,
+            ),
+            notes=standing.notes if standing is not None else [],
+            panels=standing.panels if standing is not None else [],
+            extensions=self.host.states() if self.host is not None else [],
+        )
 
     def connect(self, host: ExtensionHost) -> None:
         """These are its extensions: from now on they observe it and have their say."""
         self.host = host
         self._loop.hooks = host.hooks
+
+    async def load(self) -> None:
+        """Start its extensions, and wait for them as long as they get together."""
+        assert self.host is not None
+        await self.host.start()
+        self.listed()
 
     def can(self, capability: str) -> bool:
         return any(capability in client.capabilities for client in self.clients)
@@ -145,11 +209,10 @@ class Session:
 
     def prompt(self, text: str, extension: str) -> str:
         if not self._closing and self._admission.takes(extension, len(self.clients)):
-            turn = self._turn([Text(text)], f"extension:{extension}", lambda: None)
+            turn = self.turns.make([Text(text)], f"extension:{extension}")
             try:
                 self.enqueue(turn)
             except QueueFull as full:
-                del self._turns[turn.id]
                 if not self._crowded:
                     self._crowded = True
                     message = f"prompts that extension {extension} submits are dropped: {full}"
@@ -184,44 +247,6 @@ class Session:
             if client.full:
                 await client.drained()
 
-    def attach(self, client: Client) -> None:
-        """From now on `client` sees every event, and first the notes and panels that still stand.
-
-        Panels stay open though the last client that shows them has left: one may come back.
-        """
-        self.clients.append(client)
-        self._audience.set()
-        for note in self.notes.rows:
-            client.deliver(note)
-        if "panels" in client.capabilities:
-            for panel in self.panels.values():
-                client.deliver(panel)
-
-    def detach(self, client: Client) -> None:
-        if client in self.clients:
-            self.clients.remove(client)
-            self._audience.set()
-
-    @property
-    def partial_text(self) -> str:
-        """What was shown so far of the message that streams at present."""
-        return "".join(self._partial)
-
-    def _fold(self, event: Event, wire: dict[str, Any]) -> None:
-        """Keep what somebody who comes later needs to see."""
-        if isinstance(event, ExtNotify):  # the most frequent one, and kept elsewhere
-            return
-        if isinstance(event, TextDelta):
-            self._partial.append(event.delta)
-        elif isinstance(event, AssistantStart | AssistantMessage | TurnEnd):
-            self._partial.clear()
-        elif isinstance(event, UsageReport):
-            self.context = event.context
-        elif isinstance(event, ExtPanelOpen | ExtPanelRender):
-            self.panels[event.extension] = {**wire, "type": "ext_panel_open"}
-        elif isinstance(event, ExtPanelClose):
-            self.panels.pop(event.extension, None)
-
     # Prompts
 
     async def submit(
@@ -229,32 +254,33 @@ class Session:
         text: str,
         images: Sequence[Image] = (),
         *,
+        context: str = "",
         client: str = "client",
+        key: str = "",
+        steer: bool = False,
+        dirty_files: Sequence[str] = (),
         started: Callable[[], None] = lambda: None,
     ) -> Accepted:
         """Take a prompt. A registered `/command` runs at once, also during a turn; the rest queues.
 
+        context: shown to the model after the text. key: one that was taken before is answered as before.
+        steer: the turn that runs takes it in. dirty_files: absolute paths that its tools leave alone.
         `started` is called before the first event of the turn or command. Raises QueueFull.
         """
         await self.loaded()
-        content: list[Block] = [*([Text(text)] if text or not images else []), *images]
-        turn = self._turn(content, client, started)
+        if (before := self.turns.known(key)) is not None:
+            return before
+        texts = [Text(part) for part in (text, context) if part]
+        content: list[Block] = [*(texts or ([] if images else [Text(text)])), *images]
+        turn = self.turns.make(content, client, started)
+        turn.key, turn.dirty_files = key, tuple(dirty_files)
         if not images and (invocation := self.commands.find(text)) is not None:
             return self._command(turn, invocation)
-        if not (idle := self.active is None and not self.queue):
-            try:
-                check_room(self.queue, turn, self.limits)
-            except QueueFull:
-                del self._turns[turn.id]
-                raise
-        self.queue.append(turn)
-        position = 0 if idle else len(self.queue)
-        state: Literal["started", "queued"] = "started" if idle else "queued"
-        return Accepted(turn.id, state, lambda: self._release(turn), turn.answered, position)
+        return self.turns.take(turn, steer=steer)
 
     def run_command(self, invocation: Invocation) -> Accepted:
         """Run a command that was named, not typed."""
-        return self._command(self._turn([], "client", lambda: None), invocation)
+        return self._command(self.turns.make([], "client"), invocation)
 
     def enqueue(self, turn: Turn) -> bool:
         """Give a turn that no client sent its place in the queue. False in a session that closes.
@@ -263,9 +289,7 @@ class Session:
         """
         if self._closing:
             return False
-        check_room(self.queue, turn, self.limits)
-        self.queue.append(turn)
-        self._release(turn)
+        self.turns.take(turn).begin()
         return True
 
     async def loaded(self) -> None:
@@ -277,26 +301,16 @@ class Session:
 
     async def wait(self, turn_id: str) -> Outcome | None:
         """The outcome of a turn, None for an id that is not known or no longer kept."""
-        finished = self._turns.get(turn_id)
+        finished = self.turns.outcome(turn_id)
         return None if finished is None else await asyncio.shield(finished)
 
     def abort(self) -> bool:
         """Stop the running turn; queued ones go on. Whether there was one."""
-        if self._running is None:
-            return False
-        self._running.cancel()
-        return True
+        return self.turns.abort()
 
     def unqueue(self) -> list[str]:
         """Empty the queue and give back the texts, so that nothing typed is lost."""
-        dropped, self.queue = list(self.queue), deque()
-        for turn in dropped:
-            turn.started()
-            self.publish(Done(turn_id=turn.id, stop="aborted"))
-            turn.finished.set_result(Outcome("aborted"))
-        if any(turn.announced for turn in dropped):
-            self._announce_queue()
-        return [turn.text for turn in dropped]
+        return [turn.text for turn in self.turns.unqueue()]
 
     def clear(self) -> bool:
         """Start over with an empty conversation. Refused (False) while a turn runs."""
@@ -304,6 +318,7 @@ class Session:
             return False
         self.transcript.clear()
         self.notes.clear()
+        self.changed()
         return True
 
     async def reload(self) -> Reloaded:
@@ -312,16 +327,25 @@ class Session:
         Who asks while it goes on gets the same result.
         """
         assert self.host is not None
-        return await self.host.reload()
+        reloaded = await self.host.reload()
+        self.listed()
+        return reloaded
+
+    def listed(self) -> None:
+        """All extensions that were found are known now: tell of those that had no event of their own."""
+        if self.host is not None and self.host.states() != self.info().extensions:
+            self.changed()
 
     @property
     def busy(self) -> bool:
-        return self.active is not None
+        return self.turns.active is not None
 
     async def settled(self) -> None:
         """Until no turn, queue or command is left."""
         while pending := [
-            task for task in (self._worker, *self.commands.running) if task is not None and not task.done()
+            task
+            for task in (self.turns.worker, *self.commands.running)
+            if task is not None and not task.done()
         ]:
             await asyncio.wait(pending)
 
@@ -342,59 +366,14 @@ class Session:
             await asyncio.wait([self.loading])
         if self.host is not None:
             await self.host.stop()
-
-    def _turn(self, content: list[Block], client: str, started: Callable[[], None]) -> Turn:
-        self.updated = now()
-        loop = asyncio.get_running_loop()
-        turn = Turn(uuid.uuid4().hex, content, client, started, loop.create_future(), loop.create_future())
-        self._turns[turn.id] = turn.finished
-        while len(self._turns) > self.limits.turns_kept and next(iter(self._turns.values())).done():
-            del self._turns[next(iter(self._turns))]
-        return turn
+        self._ring.clear()
 
     def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
-        return Accepted(turn.id, "command", lambda: self.commands.start(turn, invocation), turn.answered)
+        begin = lambda: self.commands.start(turn, invocation)  # noqa: E731 - one call, one place
+        return self.turns.accepted(turn, Accepted(turn.id, "command", begin, turn.answered))
 
-    def _tell_queue(self) -> None:
-        turns = [QueuedTurn(turn_id=turn.id, text=turn.text, client=turn.client) for turn in self.queue]
-        self.publish(QueueChanged(turns=turns))
-
-    def _release(self, turn: Turn) -> None:
-        """Let a turn run. With nothing ahead of it it begins here and now, so that an abort finds it."""
-        turn.may_run = True
-        if self._running is None and self.queue and self.queue[0].may_run:
-            head, run = self._begin()
-            self._worker = self.tasks.create_task(self._work(head, run), name=f"turns of {self.id}")
-        if turn in self.queue:
-            turn.announced = True
-            self._announce_queue()
-
-    def _begin(self) -> tuple[Turn, asyncio.Task[Outcome]]:
-        turn = self.active = self.queue.popleft()
+    def _work(self, turn: Turn) -> Coroutine[Any, Any, Outcome]:
+        """What runs a turn, from its first event to its `done`."""
         self._crowded = False
-        turn.started()
-        if turn.announced:
-            self._announce_queue()
         self.notes.prompted()
-        run = self._loop.run(turn.id, turn.content, self.model, turn.client)
-        self._running = self.tasks.create_task(run, name=f"turn {turn.id}")
-        return turn, self._running
-
-    async def _work(self, turn: Turn, run: asyncio.Task[Outcome]) -> None:
-        while True:
-            try:
-                outcome = await run
-            except asyncio.CancelledError:
-                # Aborted before its first step: the loop never ran, so the turn is told here.
-                outcome = self._loop.aborted(turn.id, turn.content, turn.client)
-            except Exception as bug:  # in the telling of it: who waits for its end has to be told so
-                error = f"internal error: {type(bug).__name__}: {bug}"
-                outcome = Outcome("error", error=error, kind="internal")
-                self.publish(Done(turn_id=turn.id, stop="error"))
-            finally:
-                self._running = self.active = None
-            self.updated = now()
-            turn.finished.set_result(outcome)
-            if not (self.queue and self.queue[0].may_run):
-                return
-            turn, run = self._begin()
+        return self._loop.run(turn.id, turn.content, self.model, turn.client)

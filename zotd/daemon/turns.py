@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from zotd.agent.loop import Outcome
 from zotd.base.limits import Limits
 from zotd.extensions.host import CommandAnswer
 from zotd.protocol.content import Block, Text
+from zotd.protocol.session import QueuedTurn
+
+State: TypeAlias = Literal["started", "queued", "steered", "command"]
 
 
 @dataclass(slots=True, eq=False)
@@ -18,6 +21,9 @@ class Turn:
     """A prompt that was accepted, or a command. `finished` gets its outcome, whatever happens.
 
     answered: for a command: what became of it, before the turn it may start.
+    key: the client's own name for it, "" without one.
+    compact: set for one that summarises the conversation instead: what the summary should look after.
+    steer: whether it waits for the next model call of the turn that runs.
     announced: whether clients were told that it waits.
     """
 
@@ -27,12 +33,29 @@ class Turn:
     started: Callable[[], None] = field(repr=False)
     finished: asyncio.Future[Outcome] = field(repr=False)
     answered: asyncio.Future[CommandAnswer] = field(repr=False)
+    key: str = ""
+    dirty_files: tuple[str, ...] = ()
+    compact: str | None = None
     may_run: bool = False
+    steer: bool = False
     announced: bool = False
 
     @property
     def text(self) -> str:
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        """What was typed: context that came with it is no part of that."""
+        first = self.content[0] if self.content else None
+        return first.text if isinstance(first, Text) else ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its text, with context."""
+        return sum(
+            len(block.text.encode("utf-8", "replace")) for block in self.content if isinstance(block, Text)
+        )
+
+    def row(self) -> QueuedTurn:
+        """The turn as clients see it while it waits."""
+        return QueuedTurn(turn_id=self.id, text=self.text, client=self.client, steer=self.steer)
 
 
 class QueueFull(Exception):
@@ -43,7 +66,7 @@ def check_room(waiting: Collection[Turn], turn: Turn, limits: Limits) -> None:
     """Raises QueueFull when a turn cannot wait beside those that do."""
     if len(waiting) >= limits.queued_turns:
         raise QueueFull(f"{len(waiting)} prompts wait already")
-    if sum(len(each.text.encode("utf-8", "replace")) for each in (*waiting, turn)) > limits.queued_bytes:
+    if sum(each.size for each in (*waiting, turn)) > limits.queued_bytes:
         raise QueueFull(f"the prompts that wait would have more than {limits.queued_bytes:,} bytes together")
 
 
@@ -55,7 +78,7 @@ class Accepted:
     """
 
     turn_id: str
-    state: Literal["started", "queued", "command"]
+    state: State
     begin: Callable[[], None] = field(repr=False)
     answered: asyncio.Future[CommandAnswer] = field(repr=False)
     position: int = 0

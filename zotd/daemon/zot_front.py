@@ -23,6 +23,7 @@ from zotd.wire.dialect import Command, Refusal
 if TYPE_CHECKING:
     from zotd.daemon.session import Client, Session
     from zotd.extensions.panels import Panels
+    from zotd.store.ring import Published
 
 _LIGHT = frozenset({"ping", "hello", "get_models"})
 """Commands that are answered without the agent."""
@@ -87,19 +88,19 @@ class ZotFront:
     async def drained(self) -> None:
         await self._connection.drained()
 
-    def deliver(self, event: dict[str, Any]) -> None:
-        if event["type"] == "done" and not self._ends(event["turn_id"]):
+    def deliver(self, event: Published) -> None:
+        if event.type == "done" and not self._ends(event.turn_id):
             return
-        if event["type"] == "queue" and "submit" not in self.capabilities:
+        if event.type == "queue" and "submit" not in self.capabilities:
             return  # only extensions can fill the queue behind this client's back
-        self._connection.send(dialect.event(event))
+        self._connection.send_encoded(dialect.event(event.type, event.body))
 
     def _ends(self, turn_id: str) -> bool:
         """Whether a `done` is what this client waits for: it stops at the first one that it is sent.
 
         So a command sends none while a prompt runs, nor one that an extension has run.
         """
-        active = self._session.active if self._session is not None else None
+        active = self._session.turns.active if self._session is not None else None
         awaited = turn_id in self._awaited
         self._awaited.discard(turn_id)
         return awaited if active is None else turn_id == active.id

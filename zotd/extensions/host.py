@@ -15,7 +15,7 @@ from zotd.extensions.asking import AskFailed, ExtensionGone
 from zotd.extensions.commands import CommandAnswer, CommandInfo, Commands, Invocation, answer_of, bounded
 from zotd.extensions.discovery import Discovery, Located
 from zotd.extensions.intercept import Interception
-from zotd.extensions.listing import Listing
+from zotd.extensions.listing import Listing, life_event
 from zotd.extensions.names import Names
 from zotd.extensions.panel_text import paragraphs
 from zotd.extensions.panels import Panels
@@ -25,7 +25,7 @@ from zotd.extensions.submissions import HELD, Early, Submissions
 from zotd.extensions.text import within
 from zotd.extensions.tools import Tools
 from zotd.process.spawn import Scope
-from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered, ExtState
+from zotd.protocol.events import ExtClearNotes, ExtNotify, ExtRegistered
 from zotd.protocol.frames import (
     ClearNotes,
     CommandInvoked,
@@ -41,7 +41,7 @@ from zotd.protocol.frames import (
     SubmitSlash,
     Subscribe,
 )
-from zotd.protocol.session import ExtensionInfo, NoteLevel
+from zotd.protocol.session import ExtensionInfo, ExtensionState, NoteLevel
 
 if TYPE_CHECKING:
     from zotd.extensions.extension import Extension
@@ -208,16 +208,16 @@ class ExtensionHost:
             self._scope.warm()
         self._extensions = {located.name: self._extension(located) for located in runnable}
         for error in found.errors:
-            self._surface.publish(ExtState(extension=error.extension, state="failed", error=str(error)))
+            self._told(error.extension, "failed")
             self._surface.failed(error.extension, str(error))
         for located in found.untrusted:
-            self._surface.publish(ExtState(extension=located.name, state="untrusted"))
+            self._told(located.name, "untrusted")
         for name, why in found.left_out():
             self._warn(name, why)
         self._lives = []
         for rank, extension in enumerate(self._extensions.values()):
             extension.rank = rank
-            self._surface.publish(ExtState(extension=extension.name, state="starting"))
+            self._told(extension.name, "starting")
             self._lives.append(self._tasks.create_task(extension.live(), name=f"extension {extension.name}"))
         return expected
 
@@ -363,9 +363,7 @@ class ExtensionHost:
 
     def changed(self, extension: Extension) -> None:
         """It became ready, failed or stopped."""
-        self._surface.publish(
-            ExtState(extension=extension.name, state=extension.state, error=extension.error)
-        )
+        self._told(extension.name, extension.state)
         if not extension.gone:
             if not self._together:
                 self._back(extension.name)
@@ -382,6 +380,11 @@ class ExtensionHost:
             self._surface.publish(ExtRegistered(extension=extension.name, commands=[], tools=[]))
         if extension.error and not extension.settled.is_set():
             self._surface.failed(extension.name, extension.error)
+
+    def _told(self, name: str, state: ExtensionState) -> None:
+        """Tell where an extension is in its life."""
+        row = next(row for row in self.states() if (row.name, row.state) == (name, state))
+        self._surface.publish(life_event(row))
 
     # What there is
 

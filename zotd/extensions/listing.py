@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zotd.base.paths import extension_log
 from zotd.extensions.discovery import Discovery, LoadError, Located
+from zotd.protocol.events import ExtState
 from zotd.protocol.session import ExtensionInfo, ExtensionState
 
 if TYPE_CHECKING:
@@ -73,3 +74,16 @@ class Listing:
             commands=[],
             tools=[],
         )
+
+
+def life_event(row: ExtensionInfo) -> ExtState:
+    """What is told when an extension came to where its row says it is."""
+    return ExtState(
+        extension=row.name,
+        state=row.state,
+        error=row.error,
+        version=row.version,
+        dir=row.dir,
+        scope=row.scope,
+        log_path=row.log_path,
+    )

@@ -77,7 +77,8 @@ class Names:
         if not extension.gone:
             name = extension.name
             offers = self._commands.of(name), self._tools.of(name)
-            self._publish(ExtRegistered(extension=name, commands=offers[0], tools=offers[1]))
+            lost = self.lost(extension)
+            self._publish(ExtRegistered(extension=name, commands=offers[0], tools=offers[1], shadowed=lost))
 
     def _excess(self, extension: Extension, key: str) -> str:
         """Why it can have no further name of the kind of this one."""

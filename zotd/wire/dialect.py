@@ -38,6 +38,7 @@ _JSON_NAMES: dict[_Type, str] = {
     list: "an array",
     (dict, list): "an object or an array",
 }
+_PICTURE = b'"type":"image"'
 _MALFORMED = "malformed json: "
 _WITH_BLOCKS = frozenset({"user_message", "assistant_message", "tool_result"})
 
@@ -95,11 +96,17 @@ def malformed(message: str) -> dict[str, Any]:
     return response("", error=message if message.startswith(_MALFORMED) else _MALFORMED + message)
 
 
-def event(wire_event: dict[str, Any]) -> dict[str, Any]:
-    """An event as this dialect shows it: the same object, or a copy in which pictures are counts of bytes."""
-    if wire_event["type"] not in _WITH_BLOCKS:
-        return wire_event
-    return {**wire_event, "content": blocks(wire_event["content"])}
+def event(name: str, body: bytes) -> bytes:
+    """An event as this dialect shows it: one JSON object, in which pictures are counts of bytes.
+
+    body: the JSON object of all its members but `type`.
+    """
+    if name in _WITH_BLOCKS and _PICTURE in body:
+        from zotd.wire.codec import decode, encode
+
+        members = decode(body)
+        body = encode({**members, "content": blocks(members["content"])})
+    return b'{"type":"%b",%b' % (name.encode(), body[1:])
 
 
 def message(row: dict[str, Any]) -> dict[str, Any]:

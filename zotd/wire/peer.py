@@ -215,6 +215,11 @@ class RpcPeer:
         return Invalid(message, error(request_id, INVALID_PARAMS, message, data))
 
 
+def notification_of(method: str, params: bytes) -> bytes:
+    """A notification whose params, one JSON object, were encoded before."""
+    return b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (method.encode(), params)
+
+
 def error(
     id: RpcId | None,  # noqa: A002
     code: int,
