@@ -12,6 +12,11 @@ def now() -> str:
     global _last  # noqa: PLW0603 - the cache is the point
     millis = time.time_ns() // 1_000_000
     if _last[0] != millis:
-        seconds, rest = divmod(millis, 1000)
-        _last = (millis, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:03d}Z")
+        _last = (millis, stamp(millis * 1_000_000))
     return _last[1]
+
+
+def stamp(nanoseconds: int) -> str:
+    """A time since 1970 in the same spelling."""
+    seconds, rest = divmod(nanoseconds // 1_000_000, 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:03d}Z"

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from zotd.agent.ports import NotKept
+from zotd.base.clock import now, stamp
+from zotd.base.files import BOM
 from zotd.base.limits import Limits
 from zotd.protocol.session_methods import SessionRow
-from zotd.store.errors import (  # noqa: F401 - what callers of the store catch
+from zotd.store import rows
+from zotd.store.errors import (
     Ambiguous,
     BadSessionFile,
+    NoMessage,
     NoSession,
     SessionLocked,
     StoreError,
 )
+from zotd.store.log import SessionLog, lock, private_directory, read_saved, torn_path
 from zotd.store.saved import Saved
+from zotd.store.summary import Summary, summary_of
+from zotd.wire.codec import encode
+
+__all__ = [
+    "Ambiguous",
+    "BadSessionFile",
+    "Listed",
+    "NoMessage",
+    "NoSession",
+    "SessionLocked",
+    "SessionStore",
+    "StoreError",
+]
 
 
 class Listed(NamedTuple):
@@ -25,54 +49,267 @@ class Listed(NamedTuple):
     cursor: str
 
 
+class _Found(NamedTuple):
+    changed: int  # nanoseconds
+    path: Path
+
+
 class SessionStore:
     """The session files under `home`/sessions. Everything here reads or writes disk at once: call it in a
     thread where that may take long. Errors are those of `errors`, and `NotKept` for what cannot be written.
     """
 
-    def __init__(self, home: Path, limits: Limits) -> None: ...
+    def __init__(self, home: Path, limits: Limits) -> None:
+        self.root = home / "sessions"
+        self._limits = limits
+        self._known: dict[Path, tuple[int, int, Summary | None]] = {}
 
     def new_path(self, cwd: Path, session_id: str, started: str) -> Path:
         """Where a session's file belongs; nothing is made. `started`: RFC 3339 UTC."""
-        raise NotImplementedError
+        day, _, hour = started.partition("T")
+        name = f"{day.replace('-', '')}-{hour[:8].replace(':', '')}-{session_id.replace('-', '')[:8]}"
+        return self._folder(cwd) / f"{name}.jsonl"
 
     def latest(self, cwd: Path) -> Path | None:
         """The file of `cwd` that was changed last; None where there is none. Hidden ones do not count."""
-        raise NotImplementedError
+        for found in _newest_first(_files(self._folder(cwd))):
+            if (summary := self._summary(found)) is not None and not summary.hidden:
+                return found.path
+        return None
 
     def find(self, session_id: str) -> Path:
         """The file of a session by its id, or by the beginning of one. Raises NoSession, Ambiguous."""
-        raise NotImplementedError
+        if len(session_id) < (least := self._limits.session_prefix_chars):
+            raise NoSession(f"the id of a session has at least {least} characters, got {session_id!r}")
+        everywhere = self._everywhere()
+        # Ours have the beginning of the id in their name; in any other file it has to be looked for.
+        begin = session_id.replace("-", "")[:8]
+        named = [found for found in everywhere if found.path.stem.rpartition("-")[2].startswith(begin)]
+        matches = self._beginning(named, session_id) or self._beginning(everywhere, session_id)
+        if not matches:
+            raise NoSession(f"no session {session_id!r} is saved")
+        if len(matches) > 1:
+            raise Ambiguous(f"several sessions begin with {session_id!r}: {', '.join(sorted(matches))}")
+        return next(iter(matches.values()))
 
     def rows(self, cwd: Path | None = None, after: str = "") -> Iterator[Listed]:
         """Saved sessions, the one that was changed last first, hidden and unreadable ones left out.
 
         cwd: only those of this directory. Each file is read when its row is asked for, not before.
         """
-        raise NotImplementedError
+        found = self._everywhere() if cwd is None else _files(self._folder(cwd))
+        for one in _newest_first(found):
+            place = cursor(one.changed, one.path.name)
+            if after and place >= after:
+                continue
+            if (summary := self._summary(one)) is not None and not summary.hidden:
+                yield Listed(_row(summary, one), place)
+
+    def row(self, path: Path) -> SessionRow:
+        """What a list says of one file. Raises NoSession, BadSessionFile."""
+        found = _found(path)
+        if found is None:
+            raise NoSession(f"there is no session file {path}")
+        if (summary := self._summary(found)) is None:
+            read_saved(path, self._limits)
+            raise BadSessionFile(path, 0, "cannot be read")
+        return _row(summary, found)
 
     def read(self, path: Path) -> Saved:
         """What a file holds, whoever has it open; nothing is changed. Raises NoSession, BadSessionFile."""
-        raise NotImplementedError
+        return read_saved(path, self._limits)[0]
 
     def fork(self, path: Path, message_id: int) -> Path:
         """A new session with the rows up to a message.
 
         Raises NoSession, NoMessage, BadSessionFile, NotKept.
         """
-        raise NotImplementedError
+        saved, data = read_saved(path, self._limits)
+        meta = {key: value for key, value in saved.meta.items() if key != "hide_from_sessions"}
+        meta["parent"], meta["fork_point"] = saved.session_id, message_id
+        return self._create(meta, _up_to(data, message_id, saved.session_id))
 
     def import_file(self, source: Path | bytes, cwd: Path) -> Path:
         """A new session of `cwd` with the rows of an exported one: of a file, or of its bytes.
 
         Raises NoSession, BadSessionFile, NotKept.
         """
-        raise NotImplementedError
+        if isinstance(source, bytes):
+            saved, data = rows.read_rows(source), source
+        else:
+            saved, data = read_saved(source, self._limits)
+        meta = {
+            key: value
+            for key, value in saved.meta.items()
+            if key not in ("hide_from_sessions", "parent", "fork_point")
+        }
+        return self._create({**meta, "cwd": str(cwd)}, [line for line, _ in _rest(data)])
 
     def rename(self, path: Path, title: str) -> None:
         """Give a session that nobody has open a title. Raises NoSession, SessionLocked, NotKept."""
-        raise NotImplementedError
+        log, _ = SessionLog.open(path, self._limits)
+        try:
+            log.rename(title)
+        finally:
+            log.close()
 
     def delete(self, path: Path) -> None:
         """Remove a session's file. Raises NoSession, SessionLocked, NotKept."""
-        raise NotImplementedError
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSession(f"there is no session file {path}") from None
+        except OSError as error:
+            raise NotKept(path, error.strerror or str(error)) from None
+        try:
+            lock(handle, path)
+            path.unlink()
+            torn_path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise NotKept(path, error.strerror or str(error)) from None
+        finally:
+            os.close(handle)
+        with suppress(OSError):  # others may be in there
+            path.parent.rmdir()
+
+    def _folder(self, cwd: Path) -> Path:
+        return self.root / sha256(os.fsencode(cwd.absolute())).hexdigest()[:16]
+
+    def _everywhere(self) -> list[_Found]:
+        try:
+            folders = [entry.path for entry in os.scandir(self.root) if entry.is_dir()]
+        except OSError:
+            return []
+        everywhere = [found for folder in folders for found in _files(Path(folder))]
+        if len(self._known) > len(everywhere):
+            there = {found.path for found in everywhere}
+            self._known = {path: known for path, known in self._known.items() if path in there}
+        return everywhere
+
+    def _beginning(self, files: list[_Found], session_id: str) -> dict[str, Path]:
+        """Those whose id begins so, by id; the newest of several files of one session."""
+        matches: dict[str, Path] = {}
+        for found in _newest_first(files):
+            summary = self._summary(found)
+            if summary is not None and summary.session_id.startswith(session_id):
+                if summary.session_id == session_id:
+                    return {session_id: found.path}
+                matches.setdefault(summary.session_id, found.path)
+        return matches
+
+    def _summary(self, found: _Found) -> Summary | None:
+        """What a file says in short, read again only when it has changed; None when it is no session."""
+        try:
+            size = found.path.stat().st_size
+        except OSError:
+            return None
+        known = self._known.get(found.path)
+        if known is None or known[:2] != (found.changed, size):
+            summary = summary_of(found.path, self._limits)
+            known = self._known[found.path] = (found.changed, size, summary)
+        return known[2]
+
+    def _create(self, meta: dict[str, Any], lines: list[bytes]) -> Path:
+        """A new file, which is there whole or not at all."""
+        meta = {**meta, "id": str(uuid.uuid4()), "started": now()}
+        path = self.new_path(Path(str(meta.get("cwd", ""))), meta["id"], meta["started"])
+        data = b"\n".join([encode(rows.meta_row(meta)), *lines, b""])
+        unfinished = path.with_name(f".{path.name}.part")
+        try:
+            private_directory(path.parent)
+            handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                unfinished.rename(path)
+            except BaseException:
+                unfinished.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise NotKept(path, error.strerror or str(error)) from None
+        return path
+
+
+def cursor(changed: int, name: str) -> str:
+    """A place in the order of all sessions. `changed`: nanoseconds since 1970."""
+    return f"{changed:020d}-{name}"
+
+
+def _row(summary: Summary, found: _Found) -> SessionRow:
+    return SessionRow(
+        session_id=summary.session_id,
+        path=str(found.path),
+        title=summary.title or None,
+        first_prompt=summary.first_prompt or None,
+        cwd=summary.cwd,
+        provider=summary.provider,
+        model=summary.model,
+        created=summary.started,
+        updated=stamp(found.changed),
+        message_count=summary.message_count,
+        parent=summary.parent or None,
+        fork_point=summary.fork_point,
+        open=False,
+    )
+
+
+def _files(folder: Path) -> list[_Found]:
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError:
+        return []
+    found = []
+    for entry in entries:
+        if entry.name.endswith(".jsonl") and not entry.name.startswith("."):
+            with suppress(OSError):
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode):
+                    found.append(_Found(status.st_mtime_ns, Path(entry.path)))
+    return found
+
+
+def _found(path: Path) -> _Found | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return _Found(status.st_mtime_ns, path) if stat.S_ISREG(status.st_mode) else None
+
+
+def _newest_first(files: list[_Found]) -> list[_Found]:
+    return sorted(files, key=lambda found: (found.changed, found.path.name), reverse=True)
+
+
+def _rest(data: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The rows behind the first one as they stand, without lines that are none."""
+    first = True
+    for line in rows.lines_of(data.removeprefix(BOM))[0]:
+        if not line.strip():
+            continue
+        try:
+            row = rows.row_of(line)
+        except ValueError:
+            continue
+        if not first:
+            yield line, row
+        first = False
+
+
+def _up_to(data: bytes, message_id: int, session_id: str) -> list[bytes]:
+    """The rows of a file as they stand, the one with that message the last. Raises NoMessage."""
+    fold = rows.Fold(Saved(None, {}))
+    lines: list[bytes] = []
+    for line, row in _rest(data):
+        before = fold.saved.last_id
+        fault = fold.take(row)
+        if before >= message_id > 0:
+            return lines
+        lines.append(line)
+        if fault is None and row.get("type") == "compaction" and fold.saved.last_id > message_id > before:
+            # It ends in the middle of what a summary kept.
+            kept = (rows.compacted(row) or [])[: message_id - before]
+            lines[-1] = encode({"type": "compaction", "messages": kept})
+            return lines
+    if not 0 < message_id <= fold.saved.last_id:
+        raise NoMessage(f"session {session_id} has no message {message_id}; its last is {fold.saved.last_id}")
+    return lines

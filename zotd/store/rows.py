@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from zotd.base.files import BOM
 from zotd.protocol.content import Block, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from zotd.store.errors import BadSessionFile
 from zotd.store.saved import Saved
@@ -132,7 +133,7 @@ def read_rows(data: bytes, path: Path | None = None) -> Saved:
     Calls that never got their result are given one, or become words: no model takes them as they are. Those
     of the last message stay, since their tools may run at this moment.
     """
-    lines, torn = lines_of(data.removeprefix(b"\xef\xbb\xbf"))
+    lines, torn = lines_of(data.removeprefix(BOM))
     fold: Fold | None = None
     skipped: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):

@@ -1,0 +1,191 @@
+"""An open session file: when it is made, who may write it, and what a full disk or a crash leaves."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zotd.agent.ports import NotKept
+from zotd.base.limits import Limits
+from zotd.protocol.content import Message, Text, Usage
+from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
+from zotd.store.log import SessionLog, read_saved, torn_path
+from zotd.wire.codec import decode
+
+LIMITS = Limits()
+META = {"id": "abcdef12-3456", "cwd": "/p", "provider": "scripted", "model": "m", "started": "t"}
+
+
+def said(text: str) -> Message:
+    return Message("user", [Text(text)], "2026-11-30T03:43:15.576Z")
+
+
+def new(path: Path, reasoning: str = "") -> SessionLog:
+    return SessionLog.new(path, META, reasoning)
+
+
+def kinds(path: Path) -> list[str]:
+    return [decode(line)["type"] for line in path.read_bytes().splitlines()]
+
+
+def test_a_session_without_a_message_leaves_no_file(tmp_path: Path) -> None:
+    log = new(tmp_path / "sub" / "a.jsonl")
+    log.rename("title")
+    log.use("scripted", "other", "")
+    log.flush()
+    log.close()
+    assert not log.saved
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_first_message_makes_a_file_for_the_user_alone(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "x" / "y" / "a.jsonl", reasoning="high")
+    log.rename("title")
+    log.message(said("one"))
+    assert kinds(path) == ["meta", "model", "rename", "message"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)} == {0o700}
+    log.usage(Usage(input=1), Usage(input=3))
+    log.compaction([said("two")])
+    log.close()
+    _, saved = SessionLog.open(path, LIMITS)
+    assert saved.messages == [said("two")]
+    assert (saved.usage, saved.title, saved.reasoning, saved.first_id) == (Usage(input=3), "title", "high", 2)
+
+
+def test_a_second_writer_is_refused_and_told_which_process_writes(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    program = (
+        "import sys; from pathlib import Path; from zotd.base.limits import Limits\n"
+        "from zotd.store.log import SessionLog\n"
+        "try: SessionLog.open(Path(sys.argv[1]), Limits())\n"
+        "except Exception as refused: print(type(refused).__name__, refused)\n"
+    )
+    run = [sys.executable, "-c", program, str(path)]
+    answer = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert answer.stdout == f"SessionLocked process {os.getpid()} has the session open: {path}\n"
+    with pytest.raises(SessionLocked):
+        SessionLog.open(path, LIMITS)
+    log.close()
+    again, saved = SessionLog.open(path, LIMITS)
+    assert saved.messages == [said("one")]
+    again.close()
+
+
+def test_a_line_that_was_cut_off_is_set_aside_and_the_next_row_begins_a_line(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    log.close()
+    for torn in (b'{"type":"mess', b"\x00\xff"):
+        with path.open("ab") as file:
+            file.write(torn)
+        log, saved = SessionLog.open(path, LIMITS)
+        assert saved.torn == torn
+        log.close()
+    assert torn_path(path).read_bytes() == b'{"type":"mess\n\x00\xff\n'
+    log, _ = SessionLog.open(path, LIMITS)
+    log.message(said("two"))
+    log.close()
+    assert read_saved(path, LIMITS)[0].messages == [said("one"), said("two")]
+
+
+def test_a_last_row_without_a_line_end_is_kept_whole(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    log.close()
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    log, _ = SessionLog.open(path, LIMITS)
+    log.message(said("two"))
+    log.close()
+    assert read_saved(path, LIMITS)[0].messages == [said("one"), said("two")]
+    assert not torn_path(path).exists()
+
+
+def test_what_a_full_disk_refused_is_taken_back_whole_and_written_first_the_next_time(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk: both cut a write in its middle."""
+    program = """
+import resource, sys
+from pathlib import Path
+from zotd.agent.ports import NotKept
+from zotd.protocol.content import Message, Text
+from zotd.store.log import SessionLog
+path = Path(sys.argv[1])
+def said(text): return Message("user", [Text(text)], "t")
+log = SessionLog.new(path, {"id": "abcdef", "provider": "p", "model": "m"})
+def limit(size): resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+limit(10)
+try: log.message(said("one"))
+except NotKept as refused: print(refused.reason, path.exists())
+limit(1000)
+log.message(said("two"))
+whole = path.read_bytes()
+try: log.message(said("x" * 1000))
+except NotKept as refused: print(refused.reason, path.read_bytes() == whole)
+try: log.message(said("three"))
+except NotKept as refused: print(refused.kind, path.read_bytes() == whole)
+limit(10000)
+log.message(said("four"))
+"""
+    run = [sys.executable, "-c", program, str(path := tmp_path / "a.jsonl")]
+    answer = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines() == ["File too large False", "File too large True", "storage True"]
+    texts = [message.text for message in read_saved(path, LIMITS)[0].messages]
+    assert texts == ["one", "two", "x" * 1000, "three", "four"]
+
+
+def test_a_file_that_somebody_removed_is_not_written_into_nowhere(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    path.unlink()
+    with pytest.raises(NotKept, match="was removed while the session had it open") as refused:
+        log.message(said("two"))
+    assert refused.value.path == path
+    log.close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sub").write_text("a file")
+    log = new(tmp_path / "sub" / "a.jsonl")
+    with pytest.raises(NotKept, match=r"sub/a\.jsonl cannot be written: "):
+        log.message(said("one"))
+    (tmp_path / "sub").unlink()
+    log.message(said("two"))
+    log.close()
+    assert [message.text for message in read_saved(log.path, LIMITS)[0].messages] == ["one", "two"]
+
+
+def test_a_file_that_somebody_else_made_meanwhile_is_not_mixed_up(tmp_path: Path) -> None:
+    one, two = new(path := tmp_path / "a.jsonl"), new(path)
+    one.message(said("one"))
+    one.close()
+    with pytest.raises(NotKept, match="somebody else"):
+        two.message(said("two"))
+    assert read_saved(path, LIMITS)[0].messages == [said("one")]
+
+
+def test_what_is_no_session_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(NoSession, match="no session file"):
+        SessionLog.open(tmp_path / "none.jsonl", LIMITS)
+    with pytest.raises(BadSessionFile, match="cannot be read: Is a directory"):
+        SessionLog.open(tmp_path, LIMITS)
+    (tmp_path / "other.jsonl").write_text('{"type":"theme"}\n')
+    with pytest.raises(BadSessionFile, match=r"other\.jsonl, line 1: expected the row `meta`, got `theme`"):
+        SessionLog.open(tmp_path / "other.jsonl", LIMITS)
+    assert (tmp_path / "other.jsonl").read_text() == '{"type":"theme"}\n'
+
+
+def test_a_change_of_the_model_is_written_once_and_with_the_next_row(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    log.use("scripted", "m", "")
+    log.use("scripted", "m", "low")
+    assert kinds(path) == ["meta", "message"]
+    log.flush()
+    assert kinds(path) == ["meta", "message", "model"]
+    log.close()

@@ -1,0 +1,299 @@
+"""Owns one open session file: who may write it, and that what was written is whole.
+
+A row is one write to the end of the file and with the kernel when the call returns: a process that is killed
+loses nothing it announced. What a full disk cut off is taken back, and written first the next time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zotd.agent.ports import NotKept
+from zotd.base.files import open_regular
+from zotd.base.limits import Limits
+from zotd.protocol.content import Message, Usage
+from zotd.store import rows
+from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
+from zotd.store.saved import Saved
+from zotd.wire.codec import encode
+
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class SessionLog:
+    """The file of one session, made with its first message. It is locked from then on, or from `open` on,
+    against every other process that would write it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle = -1
+        self._writable = True
+        self._torn = b""
+        self._lone_end = False  # the last row has no line end
+        self._pending: list[bytes] = []
+        self._model: tuple[str, str, str] | None = None
+        self._empty = True
+
+    @classmethod
+    def new(cls, path: Path, meta: dict[str, Any], reasoning: str = "") -> SessionLog:
+        """A session that has no file yet. `meta`: the fields of its first row, `model` among them."""
+        log = cls(path)
+        log._pending.append(_line(rows.meta_row(meta)))
+        log._model = (meta["provider"], meta["model"], "")
+        log.use(*log._model[:2], reasoning)
+        return log
+
+    @classmethod
+    def open(cls, path: Path, limits: Limits) -> tuple[SessionLog, Saved]:
+        """Go on with a file. Bytes of a last line that was cut off go to `<path>.torn`.
+
+        Raises NoSession, SessionLocked and BadSessionFile.
+        """
+        log = cls(path)
+        log._take()
+        try:
+            data = _content(log._handle, path, limits.session_bytes)
+            saved = rows.read_rows(data, path)
+        except BaseException:
+            log.close()
+            raise
+        log._empty = False
+        log._model = (saved.provider, saved.model, saved.reasoning)
+        log._torn = saved.torn
+        log._lone_end = not saved.torn and not data.endswith(b"\n")
+        with suppress(OSError):  # the next row tries again
+            log._mend()
+        return log, saved
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is a file."""
+        return self._handle >= 0
+
+    # What a conversation is recorded with
+
+    def message(self, message: Message) -> None:
+        self._put(rows.message_row(message))
+
+    def usage(self, usage: Usage, cumulative: Usage) -> None:
+        self._put(rows.usage_row(usage, cumulative))
+
+    def compaction(self, messages: Sequence[Message]) -> None:
+        self._put(rows.compaction_row(messages))
+
+    def rename(self, title: str) -> None:
+        self._put(rows.rename_row(title))
+
+    def use(self, provider: str, model: str, reasoning: str) -> None:
+        """What answers from now on. It is written with the next row, unless the file says so already."""
+        if self._model != (provider, model, reasoning):
+            self._model = (provider, model, reasoning)
+            self._pending.append(_line(rows.model_row(provider, model, reasoning)))
+
+    def later(self, message: Message) -> None:
+        """A row that is written with the next one."""
+        self._pending.append(_line(rows.message_row(message)))
+
+    def flush(self) -> None:
+        """Write what waits, if there is a file. Raises NotKept."""
+        if self.saved and self._pending:
+            self._flush()
+
+    def close(self) -> None:
+        """Let others have the file. What could not be written is tried once more. Raises nothing."""
+        if self._handle >= 0:
+            with suppress(NotKept):
+                self.flush()
+            os.close(self._handle)
+            self._handle = -1
+
+    # Disk
+
+    def _put(self, row: dict[str, Any]) -> None:
+        self._pending.append(_line(row))
+        if self._empty and row["type"] != "message":
+            return  # a conversation without a word leaves no file
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            if self._handle < 0:
+                self._make()
+            if not self._writable:
+                self._reopen()
+            self._mend()
+            _append(self._handle, b"".join(self._pending))
+        except OSError as error:
+            if self._empty and self._handle >= 0:
+                self._unmake()
+            raise NotKept(self.path, error.strerror or str(error)) from None
+        except (NoSession, SessionLocked) as taken:
+            raise NotKept(self.path, str(taken)) from None
+        self._pending.clear()
+        self._empty = False
+
+    def _make(self) -> None:
+        private_directory(self.path.parent)
+        self._take(os.O_CREAT)
+        if os.fstat(self._handle).st_size:
+            os.close(self._handle)
+            self._handle = -1
+            raise OSError(errno.EEXIST, "somebody else has made it meanwhile")
+
+    def _unmake(self) -> None:
+        """Nothing of the session could be written: leave no empty file."""
+        with suppress(OSError):
+            if not os.fstat(self._handle).st_size:
+                self.path.unlink()
+        os.close(self._handle)
+        self._handle = -1
+
+    def _take(self, create: int = 0) -> None:
+        """Open the file and lock it for good."""
+        try:
+            self._handle = open_regular(self.path, os.O_RDWR | os.O_APPEND | create)
+        except OSError as error:
+            if create:
+                raise
+            if error.errno not in _UNWRITABLE:
+                raise _missing(self.path, error) from None
+            self._writable = False
+            try:
+                self._handle = open_regular(self.path)
+            except OSError as still:
+                raise _missing(self.path, still) from None
+        except ValueError as wrong:
+            raise NoSession(f"{self.path}: {wrong}") from None
+        try:
+            lock(self._handle, self.path)
+        except BaseException:
+            os.close(self._handle)
+            self._handle = -1
+            raise
+
+    def _reopen(self) -> None:
+        """A file that could only be read may have become writable."""
+        handle = open_regular(self.path, os.O_RDWR | os.O_APPEND)
+        # The lock belongs to the descriptor: it goes over to the same file, opened anew.
+        os.close(self._handle)
+        self._handle = handle
+        lock(handle, self.path)
+        self._writable = True
+
+    def _mend(self) -> None:
+        """Set aside what is behind the last whole row, so that the next one begins a line."""
+        if not self._writable or not (self._torn or self._lone_end):
+            return
+        if self._torn:
+            aside = torn_path(self.path)
+            handle = open_regular(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                _append(handle, self._torn + b"\n")
+            finally:
+                os.close(handle)
+            os.ftruncate(self._handle, os.fstat(self._handle).st_size - len(self._torn))
+            self._torn = b""
+        if self._lone_end:
+            _append(self._handle, b"\n")
+            self._lone_end = False
+
+
+def torn_path(path: Path) -> Path:
+    """Where bytes of a line that was cut off are set aside."""
+    return path.with_name(path.name + ".torn")
+
+
+def read_saved(path: Path, limits: Limits) -> tuple[Saved, bytes]:
+    """What a file says and its bytes, whoever has it open. Raises NoSession, BadSessionFile."""
+    try:
+        handle = open_regular(path)
+    except (OSError, ValueError) as error:
+        raise _missing(path, error) from None
+    try:
+        data = _content(handle, path, limits.session_bytes)
+    finally:
+        os.close(handle)
+    return rows.read_rows(data, path), data
+
+
+def lock(handle: int, path: Path) -> None:
+    """Keep every other process from writing, for as long as `handle` is open.
+
+    Raises SessionLocked, and NoSession for a file that was removed meanwhile.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SessionLocked(path, _holder(handle)) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP):  # a file system without locks
+            raise
+    if not os.fstat(handle).st_nlink:
+        raise NoSession(f"{path} was removed")
+
+
+def private_directory(path: Path) -> None:
+    """A directory, and those above it, that only the user may enter where they had to be made."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    return encode(row) + b"\n"
+
+
+def _append(handle: int, data: bytes) -> None:
+    """All of the bytes, or none of them. Raises OSError."""
+    before = os.fstat(handle)
+    if not before.st_nlink:
+        raise OSError(errno.ENOENT, "it was removed while the session had it open")
+    done = 0
+    try:
+        while done < len(data):
+            done += os.write(handle, data[done:] if done else data)
+    except OSError:
+        # A zot without locks may have written behind us: its rows are not ours to take away.
+        if done and os.fstat(handle).st_size == before.st_size + done:
+            os.ftruncate(handle, before.st_size)
+        raise
+
+
+def _content(handle: int, path: Path, size: int) -> bytes:
+    there = os.fstat(handle).st_size
+    if there > size:
+        raise BadSessionFile(path, 0, f"expected at most {size} bytes, got {there}")
+    pieces = []
+    offset = 0
+    while piece := os.pread(handle, max(1, there - offset), offset):
+        pieces.append(piece)
+        offset += len(piece)
+        if offset >= there:
+            break
+    return b"".join(pieces)
+
+
+def _missing(path: Path, error: OSError | ValueError) -> NoSession | BadSessionFile:
+    if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+        return BadSessionFile(path, 0, f"cannot be read: {error.strerror}")
+    return NoSession(f"there is no session file {path}")
+
+
+def _holder(handle: int) -> int:
+    """The process that has the lock, as Linux tells it; 0 where that is not known."""
+    inode = os.fstat(handle).st_ino
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and int(fields[5].rpartition(":")[2]) == inode:
+                return max(0, int(fields[4]))
+    return 0
