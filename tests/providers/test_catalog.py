@@ -24,6 +24,15 @@ def test_scripted_needs_nothing() -> None:
     assert (choice.provider, choice.model, choice.tools) == ("scripted", "scripted", True)
 
 
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [("scripted:8000", 8000), ("scripted", 0), ("any:thing", 0), (":8000", 0), ("a:" + "9" * 5_000, 0)],
+)
+def test_the_scripted_model_has_the_window_that_its_name_ends_in(model: str, window: int) -> None:
+    choice = chosen(provider="scripted", model=model)
+    assert (choice.model, choice.window) == (model, window)
+
+
 def test_local_is_the_known_small_model_and_calls_no_tools() -> None:
     choice = chosen(provider="local")
     assert choice.model == "smollm2"

@@ -126,8 +126,9 @@ class Compaction:
         request = summary_request(self._model, rows[:cut], instructions, limits, density)
         summary, usage = await _answer(self._model, request)
         after = [summary_row(summary, rows[:cut], transcript.now()), *rows[cut:]]
-        # A guess, until the next request is measured.
-        used = transcript.used * _size(after) // max(1, _size(rows)) if summary else transcript.used
+        used = transcript.used
+        if summary:  # a guess, until the next request is measured
+            used = min(used, used * _size(after) // max(1, _size(rows)))
         self._account(usage, ContextUse(used=used, window=self._model.window))
         if not summary:
             raise ProviderError("the model answered the request for a summary with no text")

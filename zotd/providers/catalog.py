@@ -116,7 +116,14 @@ def _implied(model: str, base_url: str, environ: Mapping[str, str]) -> str:
 
 
 def _scripted(model: str) -> Choice:
-    return Choice("scripted", model or "scripted", name="Scripted answers", source="catalog")
+    window = re.fullmatch(r"[^:]+:([0-9]{1,9})", model)
+    return Choice(
+        "scripted",
+        model or "scripted",
+        window=int(window[1]) if window else 0,
+        name="Scripted answers",
+        source="catalog",
+    )
 
 
 def _local(model: str, home: Path, cwd: Path | None) -> Choice:
