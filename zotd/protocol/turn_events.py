@@ -231,16 +231,19 @@ class Retry(EventBase, frozen=True, kw_only=True, tag="retry"):
 
 
 class CompactStart(EventBase, frozen=True, kw_only=True, tag="compact_start"):
-    """The conversation is about to be summarised.
+    """The older part of the conversation is about to be summarised, by the model, which takes seconds.
+
+    `compact_done` follows, unless it fails or is aborted: then nothing has changed. It is over, at the latest,
+    with the next `turn_start`, `error`, `turn_end` or `done`.
 
     Example: {"type":"compact_start"}
     """
 
 
 class CompactDone(EventBase, frozen=True, kw_only=True, tag="compact_done"):
-    """A summary stands in place of the conversation so far.
+    """A summary stands in place of the older part of the conversation. A saved file keeps both.
 
-    summary: its text.
+    summary: its text; the first row of the conversation is a `user` message that holds it.
     message_count: rows of the conversation from now on: the summary and what was kept.
     last_message_id: of the last of them. They are new rows, so that ids go on growing.
 
