@@ -147,7 +147,7 @@ class Limits:
     """Of one text that is shown as the Markdown it is; longer ones stay as they were typed."""
     export_code_chars: int = 32_000
     """Of one piece of code that is coloured: what a person reads, and no time for odd patterns to blow up."""
-    export_coloured_chars: int = 2_000_000
+    export_coloured_chars: int = 500_000
     """Of all code in one page that is coloured: about two seconds of work."""
     export_inline_bytes: int = 16 * KIB
     """A picture that stands in a Markdown export; of larger ones the size is told."""
@@ -233,6 +233,16 @@ class Limits:
     """A new connection's first frames are answered before the agent is loaded: health checks are cheap."""
     drain_s: float = 5.0
     """SIGTERM to exit."""
+    heard_out_s: float = 3_600.0
+    """On a shared socket, for the answers and prompts of a client that has said its last word."""
+    exit_grace_s: float = 0.5
+    """After the answer to `shutdown`: editors send `exit` next, and hanging up sooner would cross it."""
+    websocket_open_s: float = 10.0
+    """From a WebSocket client's connection to the end of its handshake."""
+    websocket_ping_s: float = 20.0
+    """Between pings; a client that shows no sign of life for one such time is cut off."""
+    websocket_close_s: float = 2.0
+    """After our goodbye, for a WebSocket client to hang up by itself."""
 
     # Print mode
     stdin_s: float = 1.0

@@ -70,6 +70,8 @@ class _Page:
             anchor = f"prompt-{row.prompt}"
             start = f'<article class="user" id="{anchor}"><header><h2><a href="#{anchor}">You</a></h2>'
         else:
+            if not row.begins:
+                return f'<article class="{row.role} more">{body}</article>\n'
             name = "Assistant" if row.role == "assistant" else "Tools"
             start = f'<article class="{row.role}"><header><h3>{name}</h3>'
         return f"{start}{_time(row.time)}</header>{body}</article>\n"
@@ -114,7 +116,8 @@ class _Page:
         counts = ""
         if changed:
             added, removed = (sum(row[0] == mark for _, diff in rows for row in diff) for mark in "+-")
-            counts = f' <span class="plus">+{added}</span> <span class="minus">−{removed}</span>'
+            counts += f' <span class="plus">+{added}</span>' if added else ""
+            counts += f' <span class="minus">−{removed}</span>' if removed else ""
         status = f'<span class="state {state.replace(" ", "-")}">{state}</span>'
         summary = (
             f'<summary><span class="name">{escape(call.name)}</span> '
@@ -160,7 +163,7 @@ class _Page:
         kinds = {"+": "add", "-": "del", " ": "same"}
         # A line is an element of its own, so that its colour reaches from edge to edge.
         body = "".join(
-            f'<span class="{kinds[mark]}">{mark}{(old if mark == "-" else new)[at]}\n</span>'
+            f'<span class="{kinds[mark]}"><b>{mark}</b>{(old if mark == "-" else new)[at]}\n</span>'
             for mark, at in rows
         )
         return f'<pre class="code diff" tabindex="0"><code>{body}</code></pre>\n'

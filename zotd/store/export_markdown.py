@@ -52,9 +52,9 @@ class _Text:
         yield f"# {_words(title_of(session, rows))}\n"
         yield _table(facts(session, rows))
         for row in rows:
-            name = "User" if row.prompt else "Assistant" if row.role == "assistant" else "Tools"
-            yield f"## {name}\n" if row.prompt else f"### {name}\n"
-            if row.time:
+            if row.begins:
+                yield f"## User {row.prompt}\n" if row.prompt else f"### {row.role.capitalize()}\n"
+            if row.begins and row.time:
                 yield f"<sub>{escape(when(row.time))}</sub>\n"
             for piece in row.pieces:
                 yield from self._piece(piece, row)

@@ -31,12 +31,14 @@ class Said:
     """What one side says, and where the model calls tools, their results with the calls.
 
     prompt: the prompt's number, from 1; 0 for an answer.
+    begins: whether another side spoke before.
     """
 
     role: Literal["user", "assistant", "tool"]
     time: str
     pieces: list[Piece]
     prompt: int = 0
+    begins: bool = True
 
     @property
     def text(self) -> str:
@@ -66,13 +68,14 @@ def said(messages: Sequence[Message]) -> list[Said]:
         if pieces:
             prompts += message.role == "user"
             number = prompts if message.role == "user" else 0
-            rows.append(Said(message.role, message.time, pieces, number))
+            begins = bool(number) or not rows or rows[-1].role != message.role
+            rows.append(Said(message.role, message.time, pieces, number, begins))
     return rows
 
 
 def title_of(session: Saved, rows: Sequence[Said]) -> str:
     """The title, or the beginning of the first prompt, or the id: one line."""
-    prompt = next((row.text for row in rows if row.prompt), "")
+    prompt = next((row.text for row in rows if row.prompt), "").strip().split("\n")[0]
     return (
         one_line(session.title, TITLE_CHARS)
         or one_line(prompt, TITLE_CHARS)
@@ -83,7 +86,10 @@ def title_of(session: Saved, rows: Sequence[Said]) -> str:
 def one_line(text: str, chars: int) -> str:
     """`text` on one line of at most `chars`."""
     line = " ".join(text[: chars * 4].split())
-    return line if len(line) <= chars else line[: chars - 1].rstrip() + "…"
+    if len(line) <= chars:
+        return line
+    words, space, _ = line[:chars].rpartition(" ")
+    return (words if space and 2 * len(words) > chars else line[: chars - 1]) + " …"[not space :]
 
 
 def facts(session: Saved, rows: Sequence[Said]) -> list[tuple[str, str]]:

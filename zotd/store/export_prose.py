@@ -40,6 +40,7 @@ class Prose:
         rules["link_open"] = _link
         rules["image"] = _picture
         rules["fence"] = rules["code_block"] = self._block
+        rules["th_open"] = rules["td_open"] = _cell
         rules["table_open"] = _table
         rules["table_close"] = lambda *_: "</table></div>\n"
         return parser
@@ -68,6 +69,13 @@ def _picture(tokens: Sequence[Any], at: int, *_: Any) -> str:
     source = str(token.attrs.get("src", ""))
     words = escape(token.content or source)
     return f'<a href="{escape(source)}" rel="noopener noreferrer nofollow" target="_blank">Image: {words}</a>'
+
+
+def _cell(tokens: Sequence[Any], at: int, *_: Any) -> str:
+    """Its alignment as a class, since styles of elements have no effect in the page."""
+    token = tokens[at]
+    side = str(token.attrs.get("style", "")).removeprefix("text-align:")
+    return f'<{token.tag} class="{side}">' if side in ("left", "center", "right") else f"<{token.tag}>"
 
 
 def _table(*_: Any) -> str:
