@@ -28,27 +28,20 @@ LONG = 15.0
 Frame = dict[str, Any]
 
 _SCHEMA = json.loads((ROOT / "docs" / "reference" / "schema.json").read_text("utf-8"))
-_EVENTS = {
-    option["$ref"].rsplit("/", 1)[1] for option in _SCHEMA["$defs"]["Event"].get("anyOf", _SCHEMA["$defs"])
-}
-_BY_TYPE = {_SCHEMA["$defs"][name]["properties"]["type"]["enum"][0]: name for name in _EVENTS}
-_RESULTS = {
-    "initialize": "Initialized",
-    "session/new": "SessionResult",
-    "session/state": "SessionResult",
-    "session/messages": "Messages",
-    "turn/start": "TurnAccepted",
-    "turn/wait": "TurnResult",
-    "turn/abort": "TurnAborted",
-    "tool/list": "Tools",
-    "command/list": "CommandRows",
-    "command/run": "CommandRan",
-    "extension/list": "Extensions",
-    "extension/reload": "Reloaded",
-    "extension/log": "LogTail",
-    "skill/list": "SkillsFound",
-    "theme/list": "ThemesFound",
-}
+
+
+def _by_type(union: str) -> dict[str, str]:
+    """The definitions of a union, by the `type` of what they describe."""
+    names = [option["$ref"].rsplit("/", 1)[1] for option in _SCHEMA["$defs"][union]["anyOf"]]
+    return {_SCHEMA["$defs"][name]["properties"]["type"]["enum"][0]: name for name in names}
+
+
+_EVENT_OF = _by_type("Event")
+_FRAME_TO_EXTENSION = _by_type("FromHost")
+_RPC = json.loads((ROOT / "zotd" / "protocol" / "openrpc.json").read_text("utf-8"))
+_METHODS: dict[str, Frame] = {method["name"]: method for method in _RPC["methods"]}
+_SERVER_METHODS: dict[str, Frame] = {method["name"]: method for method in _RPC["x-zotd-server-methods"]}
+_ERRORS = _RPC["components"]["errors"]
 _VALIDATORS: dict[str, Draft202012Validator] = {}
 
 
@@ -57,15 +50,62 @@ def fits(value: Any, definition: str) -> None:
     if definition not in _VALIDATORS:
         ref = {"$ref": f"#/$defs/{definition}", "$defs": _SCHEMA["$defs"]}
         _VALIDATORS[definition] = Draft202012Validator(ref)
-    faults = [f"{fault.json_path}: {fault.message}" for fault in _VALIDATORS[definition].iter_errors(value)]
-    assert not faults, f"{value} is no {definition}: {faults}"
+    _judge(value, definition)
+
+
+def _judge(value: Any, name: str) -> None:
+    faults = [f"{fault.json_path}: {fault.message}" for fault in _VALIDATORS[name].iter_errors(value)]
+    assert not faults, f"{value} is no {name}: {faults}"
+
+
+def judge_params(method: str, params: Frame) -> None:
+    """Fail unless these are params of a method, or of a notification of the daemon's, as the OpenRPC says."""
+    if method not in _VALIDATORS:
+        described = (_METHODS | _SERVER_METHODS)[method]["params"]
+        _VALIDATORS[method] = _rpc_validator(
+            {
+                "type": "object",
+                "properties": {each["name"]: each["schema"] for each in described},
+                "required": [each["name"] for each in described if each["required"]],
+            }
+        )
+    _judge(params, method)
+
+
+def judge_answer(method: str, params: Frame, answer: Frame) -> None:
+    """Fail unless a response is one that the OpenRPC document promises for a request.
+
+    A request that was answered with a result was a valid one; an error is one that its method lists.
+    """
+    if "error" in answer:
+        kind, code = answer["error"]["data"]["kind"], answer["error"]["code"]
+        listed = [
+            _ERRORS[each["$ref"].rsplit("/", 1)[1]] if "$ref" in each else each
+            for each in _METHODS[method]["errors"]
+        ]
+        assert any(each["code"] == code and kind in each["data"]["kind"] for each in listed), (method, answer)
+        return
+    judge_params(method, {key: value for key, value in params.items() if value is not None})
+    result = f"{method} result"
+    if result not in _VALIDATORS:
+        _VALIDATORS[result] = _rpc_validator(_METHODS[method]["result"]["schema"])
+    _judge(answer["result"], result)
+
+
+def _rpc_validator(schema: Frame) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": _RPC["components"]})
 
 
 def judge_event(event: Frame) -> None:
     """Fail unless it is an event as clients get it."""
-    assert event["type"] in _BY_TYPE, f"no event is called {event['type']!r}: {event}"
+    assert event["type"] in _EVENT_OF, f"no event is called {event['type']!r}: {event}"
     fits(event, "Envelope")
-    fits(event, _BY_TYPE[event["type"]])
+    fits(event, _EVENT_OF[event["type"]])
+
+
+def judge_frame_to_extension(frame: Frame) -> None:
+    """Fail unless it is a frame that extensions are promised."""
+    fits(frame, _FRAME_TO_EXTENSION[frame["type"]])
 
 
 def judge_line(frame: Frame) -> Frame:
@@ -119,7 +159,7 @@ class Client:
         self._read = read
         self._frames: queue.Queue[bytes | None] = queue.Queue()
         self._ids = itertools.count()
-        self._methods: dict[Any, str] = {}
+        self._asked: dict[Any, tuple[str, Any]] = {}
         self._reader = threading.Thread(target=self._pump, daemon=True)
         self._reader.start()
 
@@ -180,7 +220,7 @@ class Client:
 
     def request(self, method: str, **params: Any) -> int:
         number = next(self._ids)
-        self._methods[number] = method
+        self._asked[number] = (method, params)
         self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         return number
 
@@ -191,26 +231,19 @@ class Client:
         assert message["jsonrpc"] == "2.0"
         if "method" in message:
             assert "id" not in message
-            event = {"type": message["method"], **message["params"]}
-            judge_event(event)
-            self.events.append(event)
+            judge_params(message["method"], message["params"])
+            self.events.append({"type": message["method"], **message["params"]})
             return message
         assert ("result" in message) != ("error" in message)
-        if "result" in message:
-            self._judge_result(message)
-        else:
+        if "error" in message:
             assert isinstance(message["error"]["code"], int)
             assert message["error"]["message"]
-            assert message["error"]["data"]["kind"]
+            assert message["error"]["data"]["kind"] in _ERRORS
+        method, params = self._asked.get(message["id"], ("", {}))
+        if method in _METHODS:
+            judge_answer(method, params, message)
         self.replies[message["id"]] = message
         return message
-
-    def _judge_result(self, message: Frame) -> None:
-        method = self._methods.get(message["id"], "")
-        if method in _RESULTS:
-            fits(message["result"], _RESULTS[method])
-        elif method:
-            assert message["result"] == {}
 
     def reply(self, number: Any) -> Frame:
         """The whole reply to a request."""

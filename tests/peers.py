@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.clients import judge_frame_to_extension
 from zotd.base.limits import Limits
 from zotd.process.spawn import Scope
 
@@ -170,6 +171,7 @@ class Peer:
         if self.exited.done():
             return
         frame = json.loads(line)
+        judge_frame_to_extension(frame)
         self.heard.append(frame)
         self.at.append(asyncio.get_running_loop().time())
         self._hearing.set()
