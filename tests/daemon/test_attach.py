@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.clients import Frame, types
+from tests.clients import Frame
 from zotd.agent.loop import Model
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent, Tasks
 from zotd.daemon.session import Session
 from zotd.protocol.events import ExtNotify, ExtPanelClose, ExtPanelOpen, ExtPanelRender
 from zotd.providers.unavailable import Unavailable
+from zotd.store.ring import Published
+from zotd.wire.codec import decode
 
 
 class Watcher:
@@ -26,21 +28,21 @@ class Watcher:
         self.capabilities = frozenset(capabilities)
         self.seen: list[Frame] = []
 
-    def deliver(self, event: dict[str, Any]) -> None:
-        self.seen.append(event)
+    def deliver(self, event: Published) -> None:
+        self.seen.append({"type": event.type, **decode(event.body)})
 
     async def drained(self) -> None:
         """It reads at once."""
 
 
-def session(tasks: Tasks) -> Session:
+def session(tasks: Tasks, **limits: Any) -> Session:
     return Session(
         session_id="s",
         cwd=Path("/"),
         provider="none",
         model=Model(Unavailable("nobody answers here"), "none"),
         tools={},
-        limits=Limits(),
+        limits=Limits(**limits),
         max_steps=1,
         tasks=tasks,
     )
@@ -50,36 +52,61 @@ def shown(panel_id: str, *lines: str) -> dict[str, Any]:
     return {"extension": "pup", "panel_id": panel_id, "title": "T", "lines": [*lines], "footer": ""}
 
 
-async def test_notes_and_open_panels_are_shown_to_a_client_that_attaches_later() -> None:
+async def test_notes_and_open_panels_are_in_the_picture_that_a_later_client_gets() -> None:
     async with asyncio.TaskGroup() as tasks:
         room = session(tasks)
-        first, late, plain = Watcher("panels"), Watcher("panels"), Watcher()
-        room.attach(first)
         room.publish(ExtNotify(extension="pup", level="info", message="hello"))
         room.publish(ExtPanelOpen(**shown("p1", "one")))
         room.publish(ExtPanelRender(**shown("p1", "two")))
-        room.attach(late)
-        room.attach(plain)
-        assert types(late.seen) == ["ext_notify", "ext_panel_open"]
-        assert shown("p1", "two").items() <= late.seen[1].items()
-        assert late.seen[1]["seq"] == first.seen[-1]["seq"]
-        assert types(plain.seen) == ["ext_notify"]
+        late = Watcher("panels")
+        picture = room.info()
+        room.attach(late, since=picture.next_seq - 1)
+        assert [note.text for note in picture.notes] == ["hello"]
+        assert [panel.lines for panel in picture.panels] == [["two"]]
+        assert late.seen == []
 
 
 async def test_a_panel_outlives_the_last_client_that_shows_it() -> None:
     async with asyncio.TaskGroup() as tasks:
         room = session(tasks)
-        first, late, later = Watcher("panels"), Watcher("panels"), Watcher("panels")
+        first = Watcher("panels")
         room.attach(first)
         assert room.can("panels")
         room.publish(ExtPanelOpen(**shown("p1")))
         room.detach(first)
         assert not room.can("panels")
-        room.attach(late)
-        assert types(late.seen) == ["ext_panel_open"]
+        assert [panel.panel_id for panel in room.info().panels] == ["p1"]
         room.publish(ExtPanelClose(extension="pup", panel_id="p1"))
-        room.attach(later)
-        assert later.seen == []
+        assert room.info().panels == []
+
+
+async def test_who_comes_back_gets_what_it_missed_and_nothing_twice() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        room = session(tasks)
+        client = Watcher()
+        room.attach(client)
+        room.publish(ExtNotify(extension="pup", level="info", message="1"))
+        room.detach(client)
+        room.publish(ExtNotify(extension="pup", level="info", message="2"))
+        room.attach(client, since=1, epoch=room.epoch)
+        room.publish(ExtNotify(extension="pup", level="info", message="3"))
+        assert [event["message"] for event in client.seen] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(("since", "epoch"), [(0, "another"), (7, ""), (-1, ""), (0, "")])
+async def test_what_cannot_be_replayed_is_stood_in_for_by_one_picture(since: int, epoch: str) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        room = session(tasks, replay_events=1)
+        for number in range(3):
+            room.publish(ExtNotify(extension="pup", level="info", message=str(number)))
+        client = Watcher()
+        room.attach(client, since=since, epoch=epoch)
+        (resync,) = client.seen
+        assert resync["type"] == "resync"
+        assert resync["seq"] == 3
+        assert [note["text"] for note in resync["session"]["notes"]] == ["0", "1", "2"]
+        room.publish(ExtNotify(extension="pup", level="info", message="live"))
+        assert client.seen[-1]["seq"] == 4
 
 
 async def test_a_mistake_of_ours_in_a_session_is_told_to_its_clients_and_stands(
@@ -90,11 +117,10 @@ async def test_a_mistake_of_ours_in_a_session_is_told_to_its_clients_and_stands(
 
     async with Independent() as tasks:
         room = session(tasks)
-        watcher, late = Watcher(), Watcher()
+        watcher = Watcher()
         room.attach(watcher)
         await asyncio.wait([room.tasks.create_task(read_nothing(), name="start of extensions")])
-        room.attach(late)
-    assert watcher.seen == late.seen
+        assert [note.level for note in room.info().notes] == ["error"]
     (told,) = watcher.seen
     told.pop("time")
     assert told == {

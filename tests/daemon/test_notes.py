@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from msgspec import convert
 
-from tests.clients import Frame, Machine, types
+from tests.clients import Machine, types
 from tests.daemon.puppets import SOURCE, Stage, flags, response, words
+from zotd.base.limits import Limits
 from zotd.daemon.notes import Notes
 from zotd.protocol.events import Event, ExtClearNotes, ExtDisplay, ExtNotify
+from zotd.protocol.session import Note, SessionInfo
+from zotd.schema.docstrings import documentation
+from zotd.store.view import SessionView
 
 NOTE = {"type": "notify", "level": "success", "message": "done it"}
 
@@ -122,23 +125,27 @@ def test_print_mode_writes_notes_on_standard_error(machine: Machine) -> None:
 
 # The fold itself
 
+PICTURE = convert(documentation(SessionInfo).example, SessionInfo)
+
 
 class Board:
     """Notes, and what left."""
 
     def __init__(self, kept: int = 256, most: int = 1_000) -> None:
-        self.notes = Notes(self.publish, kept, most)
+        limits = Limits(notes_kept=kept, notes_bytes=most)
+        self.view = SessionView(PICTURE, limits)
+        self.notes = Notes(self.publish, self.view.notes, kept)
         self.left: list[Event] = []
 
     def publish(self, event: Event) -> None:
         self.left.append(event)
-        wire: Frame = {"event": event}
-        for another in self.notes.fold(event, wire):
+        self.view.fold(event, "", None)
+        for another in self.notes.follow(event):
             self.publish(another)
 
     @property
-    def standing(self) -> list[Any]:
-        return [row["event"] for row in self.notes.rows]
+    def standing(self) -> list[Note]:
+        return self.view.notes.rows()
 
 
 def notice(message: str, extension: str = "a") -> ExtNotify:
@@ -149,16 +156,17 @@ def notice(message: str, extension: str = "a") -> ExtNotify:
 def test_a_failure_is_shown_again_when_other_notes_of_its_owner_are_cleared() -> None:
     board = Board()
     board.notes.fail("a", "broken")
-    (failure,) = board.standing
+    (failure,) = board.left
+    (note,) = board.standing
     board.publish(notice("hello"))
     board.publish(notice("other", "b"))
     del board.left[:]
     board.notes.prompted()
     assert board.left == [ExtClearNotes(extension="a"), failure, ExtClearNotes(extension="b")]
-    assert board.standing == [failure]
+    assert board.standing == [note]
     board.notes.prompted()
     board.publish(ExtClearNotes(extension="a"))
-    assert board.standing == [failure]
+    assert board.standing == [note]
     board.notes.clear()
     assert board.standing == []
     board.publish(notice("fresh"))
@@ -172,10 +180,10 @@ def test_the_oldest_note_makes_room_and_failures_last() -> None:
     (failure,) = board.standing
     for number in range(5):
         board.publish(ExtDisplay(extension="b", text=str(number)))
-    assert [getattr(event, "text", "failure") for event in board.standing] == ["failure", "3", "4"]
+    assert [note.text for note in board.standing] == ["broken", "3", "4"]
     for number in range(5):
         board.notes.fail("c", str(number))
-    assert [event.message for event in board.standing] == ["2", "3", "4"]
+    assert [note.text for note in board.standing] == ["2", "3", "4"]
     assert failure not in board.standing
 
 
@@ -185,13 +193,13 @@ def test_notes_together_have_a_bound_in_bytes() -> None:
     (failure,) = board.standing
     for letter in "bcd":
         board.publish(notice(letter * 40))
-    assert [event.message[0] for event in board.standing] == ["b", "c", "d"]
-    assert (board.standing[0], board.standing[1].message) == (failure, "c" * 40)
+    assert [note.text[0] for note in board.standing] == ["b", "c", "d"]
+    assert (board.standing[0], board.standing[1].text) == (failure, "c" * 40)
     board.publish(notice("\u00e9" * 30))
-    assert [event.message[:3] for event in board.standing] == ["bro", "\u00e9" * 3]
+    assert [note.text[:3] for note in board.standing] == ["bro", "\u00e9" * 3]
     board.publish(ExtClearNotes(extension="a"))
     board.publish(notice("x" * 90))
-    assert [event.message[0] for event in board.standing] == ["b", "x"]
+    assert [note.text[0] for note in board.standing] == ["b", "x"]
 
 
 def test_a_note_that_is_too_long_is_cut_and_the_log_says_so(machine: Machine) -> None:

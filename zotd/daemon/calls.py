@@ -29,7 +29,10 @@ class Refused(Exception):
 
 
 class Caller(Protocol):
-    """The connection a request came over."""
+    """The connection a request came over.
+
+    hang_up: ends it here and now. leave: ends it once what was accepted is done, as the end of input would.
+    """
 
     sessions: Sessions
     spec: SessionSpec
@@ -41,6 +44,7 @@ class Caller(Protocol):
     def attach(self, session: Session, since: int | None = None, epoch: str = "") -> None: ...
     def detach(self, session: Session) -> None: ...
     def hang_up(self) -> None: ...
+    def leave(self, *, soon: bool) -> None: ...
 
 
 class Then(NamedTuple):

@@ -16,14 +16,14 @@ from jsonrpcserver.exceptions import JsonRpcError
 from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.calls import Method, Refused, Then
 from zotd.daemon.connection import Connection
-from zotd.daemon.service import BEFORE_INITIALIZE, LATER, METHODS
+from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.methods import METHOD_TYPES
 from zotd.store.ring import Published
 from zotd.wire import peer as rpc
-from zotd.wire.peer import Batch, Cancel, Invalid, Request, RpcPeer, problem
+from zotd.wire.peer import Batch, Cancel, Invalid, Notification, Request, RpcPeer, problem
 
 logging.getLogger("jsonrpcserver").disabled = True  # it prints what exceptions say, which may be private
 
@@ -49,6 +49,8 @@ class RpcFront:
         self.initialized = False
         self.capabilities: frozenset[str] = frozenset()
         self._over = False
+        self._leaving: asyncio.TimerHandle | None = None
+        self._accepted: list[tuple[str, str]] = []
         self.name = "client"
         self._private = private
         self._connection = connection
@@ -78,12 +80,21 @@ class RpcFront:
         session.attach(self, since, epoch)
 
     def detach(self, session: Session) -> None:
+        """It goes on without this client; a private server's sessions have no other, and wait for it."""
         if session in self._attached:
             self._attached.remove(session)
+        self._tasks.create_task(self.sessions.leave(session, self, private=False))
 
     def hang_up(self) -> None:
         self._over = True
         self._connection.close()
+
+    def leave(self, *, soon: bool) -> None:
+        """soon: a while after this, for what a client says last."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+        grace_s = self._connection.limits.exit_grace_s if soon else 0.0
+        self._leaving = asyncio.get_running_loop().call_later(grace_s, self._connection.leave)
 
     # Front
 
@@ -100,13 +111,20 @@ class RpcFront:
         self._connection.send(rpc.parse_error(message))
 
     async def finished(self) -> None:
-        """Until every request is answered and every accepted turn is done."""
+        """Until every request is answered and every accepted turn is done; of shared sessions, our own."""
         while self._running:
             await asyncio.wait(list(self._running.values()))
-        for session in self._attached:
-            await session.finish()
+        if self._private:
+            for session in self._attached:
+                await session.finish()
+            return
+        for session_id, turn_id in self._accepted:
+            if (shared := self.sessions.get(session_id)) is not None:
+                await shared.wait(turn_id)
 
     async def closed(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
         self._peer.abandon()
         for task in tuple(self._running.values()):
             task.cancel()
@@ -116,6 +134,11 @@ class RpcFront:
     def _take(self, item: rpc.Item, send: Callable[[Answer], None]) -> None:
         """Serve one item; `send` gets exactly one Answer, an empty one where none is due."""
         match item:
+            case Request() if self._leaving is not None and item.method not in FAREWELLS:
+                hint = "open another connection"
+                data = problem("invalid_request", hint)
+                message = f"{item.method}: this connection was told to shut down"
+                send(Answer(self._peer.fail(item.id, rpc.INVALID_REQUEST, message, data)))
             case Request():
                 self._running[item.id] = task = self._tasks.create_task(
                     self._serve(item, send), name=f"request {item.method}"
@@ -127,6 +150,9 @@ class RpcFront:
                 send(_NOTHING)
             case Invalid(reply=reply):
                 send(Answer(reply))
+            case Notification(method=method) if method in FAREWELLS:
+                self.leave(soon=method == "shutdown")
+                send(_NOTHING)
             case _:
                 send(_NOTHING)  # notifications that name no method of ours, and answers to no question
 
@@ -188,6 +214,8 @@ class RpcFront:
                 raise
             # The method has done its work: a prompt that was taken runs, though nobody waits for its id.
             return Answer(self._peer.cancel(request.id), call.action)
+        if (turn_id := response.get("result", {}).get("turn_id")) is not None:
+            self._accepted.append((request.params.get("session_id", ""), turn_id))
         return Answer(self._closed_reply(request, response), call.action)
 
     def _closed_reply(self, request: Request, response: dict[str, Any]) -> dict[str, Any] | None:

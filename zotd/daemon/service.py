@@ -17,6 +17,7 @@ from zotd.daemon.params_to_spec import directory
 from zotd.daemon.project_service import PROJECT_METHODS
 from zotd.daemon.session_service import SESSION_METHODS
 from zotd.daemon.turn_service import TURN_METHODS
+from zotd.daemon.view_service import VIEW_METHODS
 from zotd.protocol import methods as m
 from zotd.protocol.params import Params
 
@@ -53,6 +54,14 @@ async def discover(caller: Caller, params: m.Discover) -> m.OpenRpcDocument:
     return msgspec.json.decode(await asyncio.to_thread(path.read_bytes), type=m.OpenRpcDocument)
 
 
+async def shutdown(caller: Caller, params: m.ShutdownParams) -> Then:
+    return Then(None, lambda: caller.leave(soon=True))
+
+
+async def leave(caller: Caller, params: m.ExitParams) -> Then:
+    return Then(None, lambda: caller.leave(soon=False))
+
+
 async def notes_clear(caller: Caller, params: m.NotesClear) -> Then:
     return Then(None, session_of(caller, params).notes.clear)
 
@@ -61,8 +70,11 @@ METHODS: dict[str, Method] = {
     "initialize": initialize,
     "ping": ping,
     "rpc.discover": discover,
+    "shutdown": shutdown,
+    "exit": leave,
     "notes/clear": notes_clear,
     **SESSION_METHODS,
+    **VIEW_METHODS,
     **TURN_METHODS,
     **EXTENSION_METHODS,
     **PROJECT_METHODS,
@@ -75,3 +87,6 @@ LATER: dict[str, dict[str, object]] = {
 """Members of later versions, each with the one value that is true today. Others are refused."""
 
 BEFORE_INITIALIZE = frozenset({"initialize", "ping", "rpc.discover"})
+
+FAREWELLS = frozenset({"shutdown", "exit"})
+"""What a client may still say when it has said that it goes; as notifications too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -269,7 +270,7 @@ class Session:
         """
         await self.loaded()
         if (before := self.turns.known(key)) is not None:
-            return before
+            return replace(before, begin=lambda: None)
         texts = [Text(part) for part in (text, context) if part]
         content: list[Block] = [*(texts or ([] if images else [Text(text)])), *images]
         turn = self.turns.make(content, client, started)

@@ -7,13 +7,15 @@ import msgspec
 from zotd.agent.loop import Outcome
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.pictures import pictures
-from zotd.daemon.turns import QueueFull
+from zotd.daemon.turns import Accepted, QueueFull
 from zotd.protocol import turn_methods as t
 from zotd.providers.unavailable import Unavailable
 
 
 async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
     session = session_of(caller, params)
+    if (before := session.turns.known(params.key or "")) is not None:
+        return Then(_accepted(before), lambda: None)
     provider = session.model.provider
     if isinstance(provider, Unavailable):
         raise Refused(provider.reason, kind="provider_auth")
@@ -28,15 +30,22 @@ async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
     if params.if_busy == "reject" and session.busy and not command:
         raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
     try:
-        accepted = await session.submit(params.text, images, client=caller.name)
+        accepted = await session.submit(
+            params.text,
+            images,
+            client=caller.name,
+            key=params.key or "",
+            steer=params.if_busy == "steer",
+        )
     except QueueFull as full:
         raise Refused(
             str(full), kind="busy", hint="wait for a `done`, or abort and clear the queue"
         ) from None
-    result = t.TurnAccepted(
-        turn_id=accepted.turn_id, state=accepted.state, position=accepted.position or None
-    )
-    return Then(result, accepted.begin)
+    return Then(_accepted(accepted), accepted.begin)
+
+
+def _accepted(accepted: Accepted) -> t.TurnAccepted:
+    return t.TurnAccepted(turn_id=accepted.turn_id, state=accepted.state, position=accepted.position or None)
 
 
 async def turn_wait(caller: Caller, params: t.TurnWait) -> t.TurnResult:
@@ -61,8 +70,25 @@ async def turn_abort(caller: Caller, params: t.TurnAbort) -> t.TurnAborted:
     return t.TurnAborted(aborted=session.abort(), unqueued=unqueued)
 
 
+async def turn_queue(caller: Caller, params: t.TurnQueue) -> t.QueuedTurns:
+    return t.QueuedTurns(turns=session_of(caller, params).turns.rows())
+
+
+async def turn_unqueue(caller: Caller, params: t.TurnUnqueue) -> t.QueuedTurns:
+    turns = session_of(caller, params).turns
+    if not turns.unqueue(params.turn_id):
+        raise Refused(
+            f"no turn {params.turn_id!r} waits in this session",
+            kind="turn_not_found",
+            hint="turn/queue lists those that do; turn/abort stops the one that runs",
+        )
+    return t.QueuedTurns(turns=turns.rows())
+
+
 TURN_METHODS: dict[str, Method] = {
     "turn/start": turn_start,
     "turn/wait": turn_wait,
     "turn/abort": turn_abort,
+    "turn/queue": turn_queue,
+    "turn/unqueue": turn_unqueue,
 }

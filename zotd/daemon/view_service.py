@@ -1,0 +1,53 @@
+"""Owns the methods through which a client sees a session: its picture, its messages, its events."""
+
+from __future__ import annotations
+
+from zotd.agent.transcript import shown
+from zotd.daemon.calls import Caller, Method, Then, session_of
+from zotd.protocol import session_methods as s
+from zotd.protocol.params import SessionRef
+
+
+async def session_attach(caller: Caller, params: s.SessionAttach) -> Then:
+    """Between the answer and `begin` nothing is lost: without `since`, events start after the picture."""
+    session = session_of(caller, params)
+    attached = s.SessionAttached(session=session.info(), next_seq=session.next_seq)
+    since, epoch = attached.next_seq - 1, ""
+    if params.since is not None:
+        since, epoch = params.since, params.epoch or ""
+    return Then(attached, lambda: caller.attach(session, since, epoch))
+
+
+async def session_detach(caller: Caller, params: s.SessionDetach) -> Then:
+    session = session_of(caller, params)
+    return Then(None, lambda: caller.detach(session))
+
+
+async def session_state(caller: Caller, params: SessionRef) -> s.SessionResult:
+    return s.SessionResult(session=session_of(caller, params).info())
+
+
+async def session_messages(caller: Caller, params: s.SessionMessages) -> s.Messages:
+    transcript = session_of(caller, params).transcript
+    first = max(0, (params.since or 0) + 1 - transcript.first_id)
+    last = None if params.limit is None else first + max(0, params.limit)
+    page = [
+        s.MessageRow(
+            message_id=transcript.first_id + at,
+            turn_id=message.meta.get("turn_id"),
+            role=message.role,
+            content=shown(message).content,
+            time=message.time,
+        )
+        for at, message in enumerate(transcript.messages[first:last], first)
+    ]
+    more = page and page[-1].message_id < transcript.last_id
+    return s.Messages(messages=page, next=page[-1].message_id if more else None)
+
+
+VIEW_METHODS: dict[str, Method] = {
+    "session/attach": session_attach,
+    "session/detach": session_detach,
+    "session/state": session_state,
+    "session/messages": session_messages,
+}
