@@ -13,10 +13,7 @@ from zotd.base.limits import Limits
 from zotd.base.paths import absolute, zot_home
 from zotd.base.secret import Secret
 from zotd.cli.flags import Flags
-from zotd.daemon.spec import SessionSpec
-
-TOKEN_VARIABLES = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
-"""Our RPC tokens: taken from the environment at start-up, never handed to a child."""
+from zotd.daemon.spec import TOKEN_VARIABLES, SessionSpec
 
 
 def run(flags: Flags) -> int:

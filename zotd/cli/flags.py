@@ -141,8 +141,8 @@ def _settled(known: argparse.Namespace) -> Flags:
     for address in known.listen:
         if address == "unix:":
             raise UsageError("--listen unix: names no path")
-        if not address.startswith("unix:"):
-            raise UsageError(f"--listen {address}: this version listens on unix:PATH only")
+        if not address.startswith(("unix:", "ws://")):
+            raise UsageError(f"--listen {address}: expected unix:PATH or ws://127.0.0.1:PORT")
     return Flags(
         mode=mode,
         prompt=" ".join(words),
@@ -198,7 +198,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="run one prompt and print events as JSON lines")
     add("--rpc", action="store_true", help="serve clients; same as the word rpc")
     add("--mode", type=_mode, metavar="MODE", help="the same three by name: print, json or rpc")
-    add("--listen", action="append", default=[], metavar="unix:PATH", help="serve a socket; repeatable")
+    add(
+        "--listen",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="unix:PATH or ws://127.0.0.1:PORT; repeatable",
+    )
     add("--provider", default="", metavar="ID", help="scripted, local, ollama or openai-compatible")
     add("--model", default="", metavar="ID", help="of that provider, or a PATH.gguf to run here")
     add("--api-key", default="", metavar="KEY", help="better given by environment")

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
+from zotd.cli.desk import Desk
 from zotd.cli.flags import Flags
-from zotd.daemon.connection import Connection, Front, Outlet
+from zotd.daemon.connection import Connection, Frames, Front, Outlet
 from zotd.daemon.server import SocketInUse, listen_unix, serve_stdio
-from zotd.daemon.spec import SessionSpec, chosen
-
-if TYPE_CHECKING:
-    from zotd.daemon.session import Client, Session
+from zotd.daemon.spec import SessionSpec
 
 
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> int:
@@ -35,18 +31,22 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> 
     return code
 
 
-@dataclass
 class Server:
-    """What fronts ask of the process, and the two ways in."""
+    """The ways in, and the end of it all.
 
-    agents: Agents
-    spec: SessionSpec
-    limits: Limits
-    token: str
-    tasks: Tasks
-    private: bool
+    private: there is one client, and all that it started ends with it.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, agents: Agents, spec: SessionSpec, limits: Limits, token: str, tasks: Tasks, *, private: bool
+    ) -> None:
+        self.agents = agents
+        self.spec = spec
+        self.token = token
+        self.tasks = tasks
+        self.private = private
+        self._limits = limits
+        self._ended = asyncio.Event()
         self._stopping = asyncio.Event()
         self._code = 0
 
@@ -54,10 +54,9 @@ class Server:
 
     async def stdio(self) -> int:
         """One client. At EOF what was accepted is finished; when the client's end breaks, it is aborted."""
-        ended = asyncio.Event()
-        connection = await serve_stdio(self.limits, self._connect, ended.set, self.stop)
+        connection = await serve_stdio(self._limits, self._connect, self.stop)
         stopped = self.tasks.create_task(self._stopping.wait())
-        drained = self.tasks.create_task(self._finish(connection, ended))
+        drained = self.tasks.create_task(self._finish(connection))
         await asyncio.wait([stopped, drained], return_when=asyncio.FIRST_COMPLETED)
         drained.cancel()
         stopped.cancel()
@@ -65,7 +64,7 @@ class Server:
             await connection.front.closed()
         connection.close()
         with suppress(TimeoutError):  # who was told to stop waits less for a reader that has stopped reading
-            async with asyncio.timeout(self.limits.private_exit_s if self._stopping.is_set() else None):
+            async with asyncio.timeout(self._limits.private_exit_s if self._stopping.is_set() else None):
                 await connection.outlet.ended()
         return self._code
 
@@ -74,10 +73,13 @@ class Server:
         paths: list[Path] = []
         servers: list[asyncio.AbstractServer] = []
         try:
-            paths += [absolute(address.removeprefix("unix:"), "unix path") for address in addresses]
-            for path in paths:
-                server = await listen_unix(path, self.limits, self._connect, self._gone)
-                servers.append(server)
+            for address in addresses:
+                if address.startswith("ws://"):
+                    servers.append(await self._listen_for_websockets(address))
+                else:
+                    path = absolute(address.removeprefix("unix:"), "unix path")
+                    servers.append(await listen_unix(path, self._limits, self._connect, self._gone))
+                    paths.append(path)
             await self._stopping.wait()
         except (SocketInUse, OSError) as problem:
             sys.stderr.write(f"zotd: --listen: {problem}\n")
@@ -85,15 +87,35 @@ class Server:
         finally:
             for server in servers:
                 server.close()
-            for path in paths[: len(servers)]:
+            for path in paths:
                 path.unlink(missing_ok=True)
         return self._code
 
-    def stop(self) -> None:
+    async def _listen_for_websockets(self, address: str) -> asyncio.AbstractServer:
+        from zotd.daemon.websocket import listen_websocket
+
+        if not self.token:
+            raise OSError(
+                f"{address}: any local program can connect there, so it needs a token: set ZOTD_TOKEN to one"
+            )
+        server, chosen = await listen_websocket(address, self._limits, self._connect, self._gone)
+        sys.stderr.write(f"zotd: listening on {chosen}\n")
+        return server
+
+    def stop(self, code: int = 0) -> None:
+        """End the process, with an exit code."""
+        self._code = self._code or code
         self._stopping.set()
 
-    def _connect(self, outlet: Outlet) -> Connection:
-        return Connection(outlet, self.limits, self._front)
+    def input_over(self, connection: Connection) -> None:
+        """A client has said its last word: it is heard out, and then its connection ends."""
+        if self.private:
+            self._ended.set()
+        else:
+            self.tasks.create_task(self._hear_out(connection), name="end of a connection")
+
+    def _connect(self, outlet: Outlet, frames: Frames | None) -> Connection:
+        return Connection(outlet, self._limits, Desk(self), frames)
 
     def _gone(self, connection: Connection) -> None:
         if connection.front is not None:
@@ -106,59 +128,19 @@ class Server:
         except Exception as bug:
             sys.stderr.write(f"zotd: a connection ended badly: {type(bug).__name__}: {bug}\n")
 
-    async def _finish(self, connection: Connection, ended: asyncio.Event) -> None:
-        await ended.wait()
+    async def _finish(self, connection: Connection) -> None:
+        await self._ended.wait()
         connection.end()
         if connection.front is not None:
             await connection.front.finished()
 
-    def _front(self, dialect: str, connection: Connection) -> Front:
-        if dialect == "zot":
-            from zotd.daemon.zot_front import ZotFront
-
-            return ZotFront(connection, self)
-        from zotd.daemon.rpc_front import RpcFront
-
-        return RpcFront(connection, self.agents.sessions, self.spec, self.tasks, self.token, self.private)
-
-    # What a zot client asks of the process
-
-    def identity(self) -> tuple[str, str]:
-        """Provider and model, without loading them. Raises when no credentials are found."""
-        choice = chosen(self.spec)
-        return choice.provider, choice.model
-
-    def models(self) -> list[dict[str, Any]]:
-        from zotd.providers.catalog import models
-
-        return [
-            {
-                "id": choice.model,
-                "provider": choice.provider,
-                "context_window": choice.window,
-                "max_output": choice.max_output,
-                "reasoning": choice.reasoning,
-            }
-            for choice in models(self.spec.home)
-        ]
-
-    def open(self) -> Session:
-        return self.agents.sessions.open(self.spec)
-
-    def start(self, session: Session) -> None:
-        self.agents.sessions.start(session)
-
-    def set_model(self, session: Session, model: str) -> None:
-        self.agents.sessions.set_model(session, model)
-
-    async def leave(self, session: Session, client: Client) -> None:
-        await self.agents.sessions.leave(session, client, private=self.private)
-
-    def fatal(self, connection: Connection, message: str) -> None:
-        """A client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""
-        sys.stderr.write(f"zotd: {message}\n")
-        if self.private:
-            self._code = 1
-            self.stop()
-        else:
+    async def _hear_out(self, connection: Connection) -> None:
+        connection.end()
+        try:
+            async with asyncio.timeout(self._limits.heard_out_s):
+                if connection.front is not None:
+                    await connection.front.finished()
+        except TimeoutError:
+            pass
+        finally:
             connection.close()

@@ -9,7 +9,7 @@ from typing import Any
 from zotd.base.reasoning import SAME
 from zotd.base.secret import Secret
 from zotd.daemon.calls import Refused
-from zotd.daemon.spec import SessionSpec
+from zotd.daemon.spec import TOKEN_VARIABLES, SessionSpec
 from zotd.protocol import session_methods as s
 
 
@@ -23,9 +23,7 @@ def spec_from(base: SessionSpec, params: s.SessionNew) -> SessionSpec:
     if params.cwd is not None:
         given["cwd"] = directory(params.cwd)
     if params.env is not None:
-        _check_environ(params.env)
-        # A zot that a child starts has the same home as the daemon.
-        given["environ"] = {**params.env, "ZOT_HOME": str(base.home)}
+        given["environ"] = environment(params.env, base.home)
     if params.api_key is not None:
         given["api_key"] = Secret(params.api_key)
     if params.reasoning is not None:
@@ -44,13 +42,17 @@ def spec_from(base: SessionSpec, params: s.SessionNew) -> SessionSpec:
     return replace(base, **given)
 
 
-def _check_environ(environ: dict[str, str]) -> None:
-    """Refuse what no program could be started with."""
+def environment(environ: dict[str, str], home: Path) -> dict[str, str]:
+    """What children get of a client's environment. Refuses what no program could be started with."""
     for name, value in environ.items():
         if not name or "=" in name or "\0" in name:
             raise Refused(f"$.env: {name!r} is no name of a variable", kind="invalid_params")
         if "\0" in value:
             raise Refused(f"$.env.{name}: expected a text without NUL characters", kind="invalid_params")
+    # A zot that a child starts has the same home as the daemon, and no token of it.
+    return {name: value for name, value in environ.items() if name not in TOKEN_VARIABLES} | {
+        "ZOT_HOME": str(home)
+    }
 
 
 def directory(path: str) -> Path:

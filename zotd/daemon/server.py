@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import cast
 
 from zotd.base.limits import Limits
-from zotd.daemon.connection import Connection
+from zotd.daemon.connection import Connection, Frames
 
-Connect = Callable[["StreamOutlet | FileOutlet"], Connection]
+Connect = Callable[["StreamOutlet | FileOutlet", "Frames | None"], Connection]
+"""Makes the connection of an outlet; None for frames whose form is found out from the first bytes."""
 
 
 class StreamOutlet(asyncio.Protocol):
@@ -127,34 +128,37 @@ class FileOutlet:
         return
 
 
-class _SocketClient(StreamOutlet):
-    """Both ends of one socket connection."""
+class SocketClient(StreamOutlet):
+    """Both ends of one socket connection. private: sessions end with it, so that it is always heard out."""
 
     def __init__(
-        self,
-        limits: Limits,
-        connect: Connect,
-        gone: Callable[[Connection], None],
-        half_closed: Callable[[], None] | None = None,
+        self, limits: Limits, connect: Connect, gone: Callable[[Connection], None], *, private: bool = False
     ) -> None:
         super().__init__(limits, lambda: None)
         self._connect = connect
         self._gone = gone
-        self._half_closed = half_closed
+        self._private = private
         self.connection: Connection | None = None
         self._reading: asyncio.ReadTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._reading = cast("asyncio.ReadTransport", transport)
-        self.connection = self._connect(self)
+        self.connection = self._connect(self, self._frames())
+
+    def _frames(self) -> Frames | None:
+        """What cuts the bytes of this client into frames, where that is known from the start."""
+        return None
 
     def data_received(self, data: bytes) -> None:
         if self.connection is not None:
             self.connection.receive(data)
-            if self.connection.full and self._reading is not None:
-                # Who asks on and reads no answers would have them pile up here.
-                self._reading.pause_reading()
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        """Who asks on and reads no answers would have them pile up here."""
+        if self.connection is not None and self.connection.full and self._reading is not None:
+            self._reading.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -162,11 +166,17 @@ class _SocketClient(StreamOutlet):
             self._reading.resume_reading()
 
     def eof_received(self) -> bool:
-        """Whether to stay open for writing: only a private client is heard out after its last word."""
-        if self._half_closed is None:
+        """Whether to stay open for writing: who has only ended its input gets the answers to it."""
+        if self.connection is None or not (self._private or self._reads_on()):
             return False
-        self._half_closed()
+        self.connection.leave()
         return True
+
+    def _reads_on(self) -> bool:
+        """Whether the other end is still open for reading, as far as the system knows."""
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return not poll.poll(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._reading = None
@@ -208,7 +218,7 @@ async def listen_unix(
     loop = asyncio.get_running_loop()
     before = os.umask(0o177)
     try:
-        return await loop.create_unix_server(lambda: _SocketClient(limits, connect, gone), str(path))
+        return await loop.create_unix_server(lambda: SocketClient(limits, connect, gone), str(path))
     finally:
         os.umask(before)
 
@@ -225,16 +235,14 @@ class _StdinReader(asyncio.Protocol):
         self._ended()
 
 
-async def serve_stdio(
-    limits: Limits, connect: Connect, ended: Callable[[], None], lost: Callable[[], None]
-) -> Connection:
-    """Make standard input and output one client. `ended`: of its input. `lost`: its output broke."""
+async def serve_stdio(limits: Limits, connect: Connect, lost: Callable[[], None]) -> Connection:
+    """Make standard input and output one client. `lost`: its output broke."""
     both = _one_socket()
     if both is None:
-        connection = connect(await open_stdout(limits, lost))
-        await read_stdin(connection.receive, ended)
+        connection = connect(await open_stdout(limits, lost), None)
+        await read_stdin(connection.receive, connection.leave)
         return connection
-    client = _SocketClient(limits, connect, lambda _: lost(), ended)
+    client = SocketClient(limits, connect, lambda _: lost(), private=True)
     await asyncio.get_running_loop().create_connection(lambda: client, sock=both)
     assert client.connection is not None
     return client.connection

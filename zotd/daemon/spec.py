@@ -9,6 +9,9 @@ from pathlib import Path
 from zotd.base.secret import Secret
 from zotd.providers.catalog import Choice, choose
 
+TOKEN_VARIABLES = ("ZOTCORE_RPC_TOKEN", "ZOTD_TOKEN")
+"""Our RPC tokens: taken from the environment at start-up, never handed to a child."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:

@@ -6,7 +6,8 @@ Two framings exist: one value per LF line, and the LSP base protocol (`Content-L
 """
 
 # No postponed annotations here: NamedTuple would compile each of them again at import.
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
@@ -270,9 +271,12 @@ class Framer:
 
     A frame that begins with `Content-` (any case) has headers; anything else is a line. Detection goes on,
     frame by frame, until the first one that is JSON, so that a bad start can be mended by the client.
+
+    decides: whether a first JSON value ends detection; by default each does.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, decides: Callable[[Any], bool] | None = None) -> None:
+        self._decides = decides
         self._lines = LineBuffer(limit)
         self._headers = HeaderBuffer(limit)
         self._undecided = b""
@@ -302,9 +306,9 @@ class Framer:
             return [*self._lines.feed(left), *self._lines.end()]
         return [*self._headers.feed(left), *self._headers.end()]
 
-    def wrap(self, payload: bytes) -> bytes:
-        """One frame to send, in the framing the peer uses."""
-        if self.framing == "lines":
+    def wrap(self, payload: bytes, framing: Framing | None = None) -> bytes:
+        """One frame to send, in the framing the peer uses unless another is named."""
+        if (framing or self.framing) == "lines":
             return payload + b"\n"
         return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
 
@@ -318,10 +322,17 @@ class Framer:
         out: list[Frame] = []
         while (frame := self._next()) is not None:
             out.append(frame)
-            if isinstance(frame, bytes) and _is_json(frame):
+            if isinstance(frame, bytes) and self._is_decisive(frame):
                 self.settle()
                 return out + self.feed(b"")
         return out
+
+    def _is_decisive(self, payload: bytes) -> bool:
+        try:
+            value = orjson.loads(payload)
+        except orjson.JSONDecodeError:
+            return False
+        return self._decides is None or self._decides(value)
 
     @property
     def _between(self) -> bool:
@@ -381,11 +392,3 @@ def _find_header(data: bytes | bytearray, start: int = 0) -> int | None:
 
     found = re.compile(rb"content-length[ \t]*:[ \t]*\d{1,20}[ \t]*\r?\n", re.IGNORECASE).search(data, start)
     return None if found is None else found.start()
-
-
-def _is_json(payload: bytes) -> bool:
-    try:
-        orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        return False
-    return True

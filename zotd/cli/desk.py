@@ -1,0 +1,122 @@
+"""Owns what fronts ask of the process, with what one connection has said of itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zotd.base.tasks import Tasks
+from zotd.cli.agents import Agents
+from zotd.daemon.connection import Connection, Front
+from zotd.daemon.spec import SessionSpec, chosen
+
+if TYPE_CHECKING:
+    from zotd.daemon.session import Client, Session
+
+
+class House(Protocol):
+    """The process, as a connection sees it. private: this is its only client.
+
+    stop: ends it with an exit code.
+    """
+
+    agents: Agents
+    spec: SessionSpec
+    token: str
+    tasks: Tasks
+    private: bool
+
+    def stop(self, code: int = 0) -> None: ...
+    def input_over(self, connection: Connection) -> None: ...
+
+
+class Desk:
+    """For one connection. Its sessions are made from the flags of the process, or from its own preface."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._spec = house.spec
+        self._over = False
+
+    @property
+    def tasks(self) -> Tasks:
+        return self._house.tasks
+
+    @property
+    def token(self) -> str:
+        return self._house.token
+
+    # Reception of a connection
+
+    def front(self, dialect: str, connection: Connection) -> Front:
+        if dialect == "zot":
+            from zotd.daemon.zot_front import ZotFront
+
+            return ZotFront(connection, self)
+        from zotd.daemon.rpc_front import RpcFront
+
+        house = self._house
+        return RpcFront(
+            connection, house.agents.sessions, self._spec, house.tasks, house.token, house.private
+        )
+
+    def preface(self, value: dict[str, Any]) -> str:
+        from zotd.daemon.preface import read_preface
+
+        self._spec, dialect = read_preface(value, self._house.spec)
+        return dialect
+
+    def turned_away(self, connection: Connection, message: str) -> None:
+        if self._house.private:
+            self._end(connection, message, 2)
+        else:
+            connection.close()  # and no word of it here: what it said was for this connection only
+
+    def input_over(self, connection: Connection) -> None:
+        if not self._over:
+            self._over = True
+            self._house.input_over(connection)
+
+    # What a zot client asks of the process
+
+    def identity(self) -> tuple[str, str]:
+        """Provider and model, without loading them. Raises when no credentials are found."""
+        choice = chosen(self._spec)
+        return choice.provider, choice.model
+
+    def models(self) -> list[dict[str, Any]]:
+        from zotd.providers.catalog import models
+
+        return [
+            {
+                "id": choice.model,
+                "provider": choice.provider,
+                "context_window": choice.window,
+                "max_output": choice.max_output,
+                "reasoning": choice.reasoning,
+            }
+            for choice in models(self._spec.home)
+        ]
+
+    def open(self) -> Session:
+        return self._house.agents.sessions.open(self._spec)
+
+    def start(self, session: Session) -> None:
+        self._house.agents.sessions.start(session)
+
+    def set_model(self, session: Session, model: str) -> None:
+        self._house.agents.sessions.set_model(session, model)
+
+    async def leave(self, session: Session, client: Client) -> None:
+        await self._house.agents.sessions.leave(session, client, private=self._house.private)
+
+    def fatal(self, connection: Connection, message: str) -> None:
+        self._end(connection, message, 1)
+
+    def _end(self, connection: Connection, message: str, code: int) -> None:
+        """A client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""
+        sys.stderr.write(f"zotd: {message}\n")
+        if self._house.private:
+            self._house.stop(code)
+        else:
+            connection.close()
