@@ -90,11 +90,17 @@ def _quickly(data: bytes) -> tuple[Saved, int, Message | None]:
             fold.take(rows.row_of(line))
     compaction = max(0, data.rfind(b'\n{"type":"compaction"'))
     count = len(saved.messages) + data.count(b'\n{"type":"message"', compaction)
-    prompt = None
-    place = data.find(b'\n{"type":"message","message":{"role":"user"')
-    if place >= 0:
-        prompt = rows.message_of(rows.row_of(_line(data, place)).get("message"))
-    return saved, count, prompt
+    return saved, count, _first_prompt(data)
+
+
+def _first_prompt(data: bytes) -> Message | None:
+    place = data.find(b'\n{"type":"message"')
+    while place >= 0:
+        message = rows.message_of(rows.row_of(_line(data, place)).get("message"))
+        if message is not None and message.role == "user":
+            return message
+        place = data.find(b'\n{"type":"message"', place + 1)
+    return None
 
 
 def _last(data: bytes, kind: bytes) -> bytes | None:
