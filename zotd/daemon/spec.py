@@ -25,6 +25,8 @@ class SessionSpec:
     trusted: whether the project's own extensions may run.
     asks_trust: whether `trusted` is what the user has said of `cwd`, looked up when extensions are loaded.
     max_steps: model calls in one turn, 0 for the default limit.
+    ephemeral: whether it is never saved.
+    saved: the file to go on with, or to make where there is none; None for a new one in its usual place.
     """
 
     cwd: Path
@@ -46,6 +48,8 @@ class SessionSpec:
     trusted: bool = True
     asks_trust: bool = False
     max_steps: int = 0
+    ephemeral: bool = False
+    saved: Path | None = None
 
 
 def chosen(spec: SessionSpec) -> Choice:
