@@ -8,20 +8,38 @@ import msgspec
 import pytest
 
 from zotd.protocol.methods import METHOD_TYPES
-from zotd.protocol.session_methods import SessionNew
-from zotd.protocol.turn_methods import TurnStartParams
 from zotd.protocol.params import Params, SessionRef
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
+from zotd.protocol.session_methods import SessionNew
+from zotd.protocol.turn_methods import TurnStartParams
 
 NEEDED: dict[str, dict[str, Any]] = {
     "initialize": {"protocol_version": 1},
     "ping": {},
+    "rpc.discover": {},
+    "shutdown": {},
+    "exit": {},
     "session/new": {},
+    "session/load": {},
+    "session/attach": {"session_id": "s"},
+    "session/detach": {"session_id": "s"},
+    "session/close": {"session_id": "s"},
+    "session/delete": {"session_id": "s"},
+    "session/rename": {"session_id": "s", "title": "t"},
+    "session/list": {},
+    "session/fork": {"session_id": "s", "message_id": 1},
+    "session/export": {"session_id": "s", "format": "jsonl"},
+    "session/import": {},
+    "session/compact": {"session_id": "s"},
+    "session/set": {"session_id": "s"},
     "session/state": {"session_id": "s"},
     "session/messages": {"session_id": "s"},
     "turn/start": {"session_id": "s", "text": "hello"},
     "turn/wait": {"session_id": "s", "turn_id": "t"},
     "turn/abort": {"session_id": "s"},
+    "turn/queue": {"session_id": "s"},
+    "turn/unqueue": {"session_id": "s", "turn_id": "t"},
+    "turn/revert": {"session_id": "s", "turn_id": "t"},
     "session/clear": {"session_id": "s"},
     "notes/clear": {"session_id": "s"},
     "tool/list": {"session_id": "s"},
@@ -33,6 +51,9 @@ NEEDED: dict[str, dict[str, Any]] = {
     "panel/key": {"session_id": "s", "extension": "e", "panel_id": "p", "key": "up"},
     "panel/resize": {"session_id": "s", "extension": "e", "panel_id": "p", "width": 80, "height": 24},
     "panel/close": {"session_id": "s", "extension": "e", "panel_id": "p"},
+    "workspace/trust": {"cwd": "/c", "trusted": True},
+    "model/list": {},
+    "provider/list": {},
     "skill/list": {},
     "theme/list": {},
 }
@@ -71,7 +92,11 @@ def test_a_needed_member_that_is_missing_is_named(method: str, lost: str) -> Non
         (SessionNew, {"env": {"A": 1}}, "$.env[...]"),
         (SessionNew, {"reasoning": "much"}, "$.reasoning"),
         (TurnStartParams, {"session_id": "s", "text": "", "if_busy": "wait"}, "$.if_busy"),
-        (TurnStartParams, {"session_id": "s", "text": "", "images": [{"type": "text"}]}, "$.images[0].type"),
+        (
+            TurnStartParams,
+            {"session_id": "s", "text": "", "images": [{"mime_type": 1}]},
+            "$.images[0].mime_type",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_by_its_path(

@@ -22,6 +22,8 @@ Row: TypeAlias = dict[str, Any]
 Structs: TypeAlias = Mapping[str, type[msgspec.Struct]]
 
 VECTORS = Path(__file__).parent / "vectors"
+SESSION_FILE = "zot-session-file.jsonl"
+"""Recorded whole, and judged by who reads session files."""
 ENVELOPE = {field.encode_name: field.type for field in msgspec.structs.fields(Envelope)}
 MANIFEST = ""  # has no `type`
 STRUCTS: dict[str, Structs] = {
@@ -46,6 +48,7 @@ def rows() -> list[Row]:
     return [
         {**json.loads(line), "at": f"{path.name}:{number}"}
         for path in sorted(VECTORS.glob("*.jsonl"))
+        if path.name != SESSION_FILE
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
         if line
     ]

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from zotd.schema.definitions import json_schema
 from zotd.schema.openrpc import openrpc
@@ -24,8 +25,18 @@ def generated() -> dict[str, str]:
         "docs/reference/extension-frames.md": _linked(frames_page(), "docs/reference/"),
         "docs/reference/schema.json": json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n",
         # Part of the package: the daemon answers `rpc.discover` with it and imports nothing from here.
-        "zotd/protocol/openrpc.json": json.dumps(openrpc(), ensure_ascii=False, separators=(",", ":")) + "\n",
+        "zotd/protocol/openrpc.json": _by_line(openrpc()) + "\n",
     }
+
+
+def _by_line(value: Any, depth: int = 3) -> str:
+    """JSON without spaces, but with a line for each method and each shape, so that a change can be read."""
+    if depth and value and isinstance(value, dict):
+        rows = [f"{json.dumps(key)}:{_by_line(each, depth - 1)}" for key, each in value.items()]
+        return "{\n" + ",\n".join(rows) + "\n}"
+    if depth and value and isinstance(value, list):
+        return "[\n" + ",\n".join(_by_line(each, 0) for each in value) + "\n]"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _linked(page: str, directory: str) -> str:
