@@ -12,10 +12,11 @@ def pictures(rows: Any) -> list[Image]:
     """The `images` of a prompt, `[{mime_type, data}]`. Raises ValueError naming the entry that is wrong."""
     if not isinstance(rows, list):
         raise ValueError(f"images must be an array, got {type(rows).__name__}")
-    return [_picture(f"images[{index}]", row) for index, row in enumerate(rows)]
+    return [picture(f"images[{index}]", row) for index, row in enumerate(rows)]
 
 
-def _picture(where: str, row: Any) -> Image:
+def picture(where: str, row: Any) -> Image:
+    """One of them. where: its JSON path. Raises ValueError."""
     mime, data = (row.get("mime_type"), row.get("data")) if isinstance(row, dict) else (None, None)
     if not isinstance(mime, str) or not isinstance(data, str):
         raise ValueError(f"{where} must be {{mime_type, data}} with strings")

@@ -27,6 +27,7 @@ from zotd.protocol.events import Event, ExtNotify, Resync, SessionChanged
 from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Budget, Published, Ring
 from zotd.store.view import SessionView
+from zotd.tools.changes import Changes
 from zotd.wire.codec import encode, to_wire
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ class Session:
         trusted: bool = True,
         ephemeral: bool = True,
         budget: Budget | None = None,
+        changes: Changes | None = None,
     ) -> None:
-        """budget: what the replay of all sessions may hold together; one of its own when absent."""
+        """budget: what the replay of all sessions may hold together. changes: what its tools tell of files.
+        Its own when absent.
+        """
         self.id = session_id
         self.epoch = uuid.uuid4().hex
         self.cwd = cwd
@@ -76,6 +80,7 @@ class Session:
         self.provider = provider
         self.model = model
         self.limits = limits
+        self.changes = changes or Changes(cwd, limits)
         self.created = now()
         self.transcript = Transcript(now)
         self.host: ExtensionHost | None = None
@@ -85,7 +90,7 @@ class Session:
         self.next_seq = 1
         self._ring = Ring(limits, budget or Budget(limits.replay_bytes_of_all))
         self.toolbox = Toolbox(tools)
-        self._loop = Loop(self.transcript, self.toolbox, self, max_steps)
+        self._loop = Loop(self.transcript, self.toolbox, self, max_steps, limits)
         self.tasks = Watched(tasks, self._mistaken)
         self.turns = TurnQueue(self._loop, limits, self.tasks, self.publish, self._work)
         self.commands = Commands(self, tasks)
@@ -94,6 +99,7 @@ class Session:
         self._crowded = False  # whether it was told that prompts are dropped
         self._closing = False
         self._admission = Admission(limits.last_submissions, self.publish)
+        self.arrival = asyncio.Lock()  # prompts keep their order, whatever has to be read for one
 
     # Events
 
@@ -271,8 +277,8 @@ class Session:
         await self.loaded()
         if (before := self.turns.known(key)) is not None:
             return replace(before, begin=lambda: None)
-        texts = [Text(part) for part in (text, context) if part]
-        content: list[Block] = [*(texts or ([] if images else [Text(text)])), *images]
+        beside = [Text(context)] if context else []
+        content: list[Block] = [Text(text), *beside, *images] if text or not images else [*images, *beside]
         turn = self.turns.make(content, client, started)
         turn.key, turn.dirty_files = key, tuple(dirty_files)
         if not images and (invocation := self.commands.find(text)) is not None:
@@ -376,5 +382,8 @@ class Session:
     def _work(self, turn: Turn) -> Coroutine[Any, Any, Outcome]:
         """What runs a turn, from its first event to its `done`."""
         self._crowded = False
+        if turn.compact is not None:
+            return self._loop.compact(turn.id, self.model, turn.compact)
         self.notes.prompted()
+        self.changes.begin(turn.id, turn.dirty_files)
         return self._loop.run(turn.id, turn.content, self.model, turn.client)

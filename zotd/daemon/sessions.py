@@ -25,6 +25,7 @@ from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
 from zotd.tools import builtin_tools, close_tools
+from zotd.tools.changes import Changes
 from zotd.tools.skill import SkillTool
 from zotd.tools.typed import printable
 
@@ -45,6 +46,10 @@ class Sessions:
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
 
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
     def open(self, spec: SessionSpec, *, late: bool = False) -> Session:
         """A new session. `start` loads its extensions; prompts wait for them.
 
@@ -61,7 +66,8 @@ class Sessions:
             choice, provider = Choice(spec.provider, spec.model), Unavailable(str(missing))
         spec, _ = looked_up(spec)
         briefing = Briefing(spec, self._limits)
-        builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits), SkillTool(briefing)]
+        changes = Changes(spec.cwd, self._limits)
+        builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits, changes), SkillTool(briefing)]
         tools = _selected(builtin, spec.tools)
         session = Session(
             session_id=str(uuid.uuid4()),
@@ -73,6 +79,7 @@ class Sessions:
             max_steps=spec.max_steps or self._limits.max_steps,
             tasks=self._tasks,
             trusted=spec.trusted,
+            changes=changes,
         )
         self._open[session.id] = (session, spec, builtin)
         self._briefings[session.id] = briefing

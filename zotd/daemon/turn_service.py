@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
+from functools import partial
 
 from zotd.agent.loop import Outcome
+from zotd.agent.ports import ToolFailed
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
-from zotd.daemon.pictures import pictures
+from zotd.daemon.prompt import attached, checked_dirty, needs_disk
+from zotd.daemon.session import Session
 from zotd.daemon.turns import Accepted, QueueFull
 from zotd.protocol import turn_methods as t
+from zotd.protocol.content import ToolCall, ToolResult
 from zotd.providers.unavailable import Unavailable
+from zotd.tools.changes import ChangedSince, TurnNotKept
+from zotd.tools.typed import printable
 
 
 async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
@@ -19,28 +25,34 @@ async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
     provider = session.model.provider
     if isinstance(provider, Unavailable):
         raise Refused(provider.reason, kind="provider_auth")
-    try:
-        images = pictures(msgspec.to_builtins(params.images))
-    except ValueError as wrong:
-        raise Refused(f"$.{wrong}", kind="invalid_params") from None
-    if not params.text.strip() and not images:
+    dirty = checked_dirty(params.dirty_files)
+    if not params.text.strip() and not params.images:
         raise Refused("text is empty", kind="invalid_params")
-    await session.loaded()
-    command = not images and session.commands.find(params.text) is not None
-    if params.if_busy == "reject" and session.busy and not command:
-        raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
-    try:
-        accepted = await session.submit(
-            params.text,
-            images,
-            client=caller.name,
-            key=params.key or "",
-            steer=params.if_busy == "steer",
-        )
-    except QueueFull as full:
-        raise Refused(
-            str(full), kind="busy", hint="wait for a `done`, or abort and clear the queue"
-        ) from None
+    async with session.arrival:
+        gather = partial(attached, params.context, params.images, session.cwd, session.limits)
+        if needs_disk(params.context, params.images):
+            context, images = await asyncio.to_thread(gather)
+        else:
+            context, images = gather()
+        await session.loaded()
+        command = not images and session.commands.find(params.text) is not None
+        if params.if_busy == "reject" and session.busy and not command:
+            raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or queue")
+        try:
+            accepted = await session.submit(
+                params.text,
+                images,
+                context=context,
+                client=caller.name,
+                key=params.key or "",
+                steer=params.if_busy == "steer",
+                dirty_files=dirty,
+                started=lambda: session.changes.also_dirty(dirty),
+            )
+        except QueueFull as full:
+            raise Refused(
+                str(full), kind="busy", hint="wait for a `done`, or abort and clear the queue"
+            ) from None
     return Then(_accepted(accepted), accepted.begin)
 
 
@@ -51,11 +63,7 @@ def _accepted(accepted: Accepted) -> t.TurnAccepted:
 async def turn_wait(caller: Caller, params: t.TurnWait) -> t.TurnResult:
     outcome: Outcome | None = await session_of(caller, params).wait(params.turn_id)
     if outcome is None:
-        raise Refused(
-            f"no turn {params.turn_id!r} in this session",
-            kind="turn_not_found",
-            hint="the last 1,000 turns are kept",
-        )
+        raise _no_turn(params.turn_id)
     return t.TurnResult(
         stop=outcome.stop,
         text=outcome.text,
@@ -85,9 +93,71 @@ async def turn_unqueue(caller: Caller, params: t.TurnUnqueue) -> t.QueuedTurns:
     return t.QueuedTurns(turns=turns.rows())
 
 
+async def turn_revert(caller: Caller, params: t.TurnRevert) -> t.TurnReverted:
+    session = session_of(caller, params)
+    if session.busy:
+        raise Refused("a turn is running", kind="busy", hint="wait for its `done`, or abort it")
+    turn = params.turn_id
+    try:
+        reverted = await asyncio.to_thread(session.changes.revert, turn)
+    except ChangedSince as changed:
+        names = [printable(str(path)) for path in changed.paths]
+        raise Refused(
+            f"nothing was restored, since these were changed after the turn: {', '.join(names)}",
+            kind="changed_since",
+            hint="revert later turns that touched them first, or restore them by hand",
+        ) from None
+    except TurnNotKept:
+        raise _not_kept(turn) from None
+    except (ToolFailed, OSError) as error:
+        raise Refused(printable(str(error)), kind="storage") from None
+    if reverted is not None:
+        return t.TurnReverted(
+            restored=[printable(str(path)) for path in reverted.restored],
+            removed=[printable(str(path)) for path in reverted.removed],
+        )
+    match _files_touched(session, turn):
+        case None:
+            raise _no_turn(turn)
+        case True:
+            raise _not_kept(turn)
+    return t.TurnReverted(restored=[], removed=[])
+
+
+def _files_touched(session: Session, turn: str) -> bool | None:
+    """Whether a turn changed files, as the conversation tells; None when there is no such turn."""
+    known = session.turns.outcome(turn) is not None
+    current, calls, done = "", set[str](), False
+    for message in session.transcript.messages:
+        current = message.meta.get("turn_id", "" if message.role == "user" else current)
+        if current != turn:
+            continue
+        known = True
+        for block in message.content:
+            if isinstance(block, ToolCall) and block.name in ("write", "edit"):
+                calls.add(block.id)
+            elif isinstance(block, ToolResult) and block.call_id in calls and not block.is_error:
+                done = True
+    return done if known else None
+
+
+def _no_turn(turn: str) -> Refused:
+    hint = "the last 1,000 turns are kept"
+    return Refused(f"no turn {turn!r} in this session", kind="turn_not_found", hint=hint)
+
+
+def _not_kept(turn: str) -> Refused:
+    return Refused(
+        f"what the files of turn {turn!r} held before is not kept any more",
+        kind="not_kept",
+        hint="the oldest turns go when there is too much to keep",
+    )
+
+
 TURN_METHODS: dict[str, Method] = {
     "turn/start": turn_start,
     "turn/wait": turn_wait,
+    "turn/revert": turn_revert,
     "turn/abort": turn_abort,
     "turn/queue": turn_queue,
     "turn/unqueue": turn_unqueue,
