@@ -189,6 +189,8 @@ class Limits:
     """Rows of one at most: what a frame has room for many times over."""
     closed_kept: int = 256
     """Closed sessions whose flags and environment are still known, so that a client can come back."""
+    shown_result_lines: int = 20
+    """Of a tool's result, where `zotd sessions show` prints a conversation; exports have all of it."""
     session_prefix_chars: int = 4
     """The shortest beginning of a session's id that is looked for."""
     title_chars: int = 200

@@ -44,6 +44,16 @@ def put_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         put("  ".join([*padded, _within(row[-1], room)]).rstrip() + "\n")
 
 
+def local_time(time: str) -> str:
+    """An RFC 3339 time to the minute where the user is; what is none comes back as it is."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return escaped(time, "")
+
+
 def unbroken(command: Callable[[], int]) -> int:
     """Run a command that prints. Whoever has read enough of it may hang up: that is no error."""
     try:

@@ -21,6 +21,10 @@ def main() -> int:
         from zotd.cli.model import main as model
 
         return model(argv[1:])
+    if argv[:1] == ["sessions"]:
+        from zotd.cli.sessions import main as sessions
+
+        return sessions(argv[1:])
     if argv[:1] == ["trust"]:
         from zotd.cli.trust import main as trust
 

@@ -1,0 +1,291 @@
+"""Owns `zotd sessions`: looking at saved sessions, copying them and removing them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zotd.agent.ports import NotKept
+from zotd.base.limits import Limits
+from zotd.base.paths import absolute, zot_home
+from zotd.cli.console import complain, local_time, put, put_json, put_table, unbroken
+from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.which import file_of, name_of, short
+from zotd.protocol.session_methods import SessionRow
+from zotd.store.catalog import Ambiguous, NoMessage, NoSession, SessionStore, StoreError
+from zotd.wire.codec import to_wire
+
+if TYPE_CHECKING:
+    from zotd.store.export import Format
+
+_FORMATS: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+"""What a file's name says about the format it is to have; any other is jsonl."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command in `argv` (after `sessions`).
+
+    Returns 0, 1 when it could not be done, 2 for wrong usage and for a session that is not there.
+    """
+    parser, commands = _parsers()
+    if not argv or "--help" in argv or "-h" in argv:
+        put(commands.get(argv[0] if argv else "", parser).format_help())
+        return 0
+    try:
+        known = parser.parse_args(argv)
+        errand = _Errand(zot_home(), known)
+        return unbroken(lambda: known.run(errand))
+    except (UsageError, argparse.ArgumentError, NoSession, Ambiguous, NoMessage) as wrong:
+        complain(f"sessions: {_told(wrong)}")
+        return 2
+    except (StoreError, NotKept, OSError) as failure:
+        complain(f"sessions: {_told(failure)}")
+        return 1
+
+
+def _told(wrong: Exception) -> str:
+    """What is wrong and what to do."""
+    if isinstance(wrong, argparse.ArgumentError):
+        return f"{wrong.argument_name}: {wrong.message}" if wrong.argument_name else wrong.message
+    hint = getattr(wrong, "hint", "")
+    return f"{wrong}; {hint}" if hint else str(wrong)
+
+
+class _Errand:
+    """What every command works with."""
+
+    def __init__(self, home: Path, known: argparse.Namespace) -> None:
+        self.known = known
+        self.limits = Limits()
+        self.store = SessionStore(home, self.limits)
+        self.cwd = absolute(getattr(known, "cwd", None) or ".", "--cwd")
+
+    def file(self, word: str) -> Path:
+        return file_of(self.store, word)
+
+    def rows(self) -> list[SessionRow]:
+        """The saved sessions of the folder that is meant, or of all."""
+        where = None if self.known.all else self.cwd
+        return [listed.row for listed in self.store.rows(where)]
+
+    def answer(self, value: Any, text: str) -> int:
+        """Print what was done, as JSON where that was asked for."""
+        if self.known.json:
+            put_json(value)
+        else:
+            put(text + "\n")
+        return 0
+
+
+def _list(errand: _Errand) -> int:
+    rows = errand.rows()
+    if errand.known.json:
+        put_json({"sessions": [to_wire(row) for row in rows]})
+    elif not rows:
+        put(_none(errand))
+    else:
+        everywhere = ("folder",) if errand.known.all else ()
+        table = [
+            (
+                short(row.session_id),
+                local_time(row.updated),
+                str(row.message_count),
+                row.model,
+                *((row.cwd,) if everywhere else ()),
+                name_of(row),
+            )
+            for row in rows
+        ]
+        put_table(("id", "changed", "messages", "model", *everywhere, "title or first prompt"), table)
+    return 0
+
+
+def _none(errand: _Errand) -> str:
+    if errand.known.all:
+        return "no session is saved\n"
+    return f"no session of {errand.cwd} is saved; --all lists those of every folder\n"
+
+
+def _show(errand: _Errand) -> int:
+    path = errand.file(errand.known.session)
+    saved, row = errand.store.read(path), errand.store.row(path)
+    if errand.known.json:
+        from zotd.agent.transcript import shown
+
+        messages = [
+            {"message_id": number, **to_wire(shown(message))}
+            for number, message in enumerate(saved.messages, saved.first_id)
+        ]
+        put_json({"session": to_wire(row), "messages": messages})
+        return 0
+    from zotd.cli.conversation import conversation
+
+    for line in conversation(saved, row, errand.limits):
+        put(line + "\n")
+    return 0
+
+
+def _export(errand: _Errand) -> int:
+    from zotd.agent.transcript import shown
+    from zotd.store.export import export
+
+    known = errand.known
+    saved = errand.store.read(errand.file(known.session))
+    saved = replace(saved, messages=[shown(message) for message in saved.messages])
+    suffix = Path(known.output or "").suffix.lower()
+    form: Format = known.format or _FORMATS.get(suffix, "jsonl")
+    content = export(saved, form, str(Path.home()), errand.limits)
+    if known.output is None:
+        return errand.answer({"content": content}, content.removesuffix("\n"))
+    path = absolute(known.output, "-o")
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(content)
+    except FileExistsError:
+        raise OSError(f"{path} exists already: remove it, or name another file") from None
+    return errand.answer({"path": str(path)}, str(path))
+
+
+def _import(errand: _Errand) -> int:
+    source = errand.known.file
+    content = sys.stdin.buffer.read() if source == "-" else absolute(source, "file")
+    if not errand.cwd.is_dir():
+        raise UsageError(f"--cwd: {errand.cwd} is not a directory")
+    return _made(errand, errand.store.import_file(content, errand.cwd))
+
+
+def _fork(errand: _Errand) -> int:
+    path = errand.file(errand.known.session)
+    message = errand.known.message
+    if message is None and not (message := errand.store.read(path).last_id):
+        raise NoMessage(f"{path} has no message to fork at")
+    return _made(errand, errand.store.fork(path, message))
+
+
+def _made(errand: _Errand, path: Path) -> int:
+    """Tell of a session that is new."""
+    row = errand.store.row(path)
+    return errand.answer({"session": to_wire(row)}, f"{short(row.session_id)}  {path}")
+
+
+def _rename(errand: _Errand) -> int:
+    path = errand.file(errand.known.session)
+    errand.store.rename(path, errand.known.title)
+    row = errand.store.row(path)
+    return errand.answer({"session": to_wire(row)}, f"{short(row.session_id)}  {name_of(row)}")
+
+
+def _remove(errand: _Errand) -> int:
+    rows = [errand.store.row(errand.file(word)) for word in errand.known.session]
+    if not errand.known.yes and not _agreed(rows):
+        complain("sessions: nothing was removed")
+        return 1
+    for row in rows:
+        errand.store.delete(Path(row.path or ""))
+    removed = [row.session_id for row in rows]
+    return errand.answer({"removed": removed}, "\n".join(f"removed {short(one)}" for one in removed))
+
+
+def _agreed(rows: Sequence[SessionRow]) -> bool:
+    """Ask whoever sits there. Raises UsageError where nobody does."""
+    if not sys.stdin.isatty():
+        raise UsageError("rm asks before it removes, and here it cannot: add --yes")
+    for row in rows:
+        sys.stderr.write(f"{short(row.session_id)}  {row.message_count} messages  {name_of(row)}\n")
+    sys.stderr.write("remove for good? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def _tree(errand: _Errand) -> int:
+    from zotd.cli.family import drawn, family
+
+    rows = errand.rows()
+    if errand.known.json:
+        put_json({"sessions": [{**to_wire(row), "depth": depth} for row, depth in family(rows)]})
+    elif not rows:
+        put(_none(errand))
+    else:
+        for line in drawn(rows):
+            put(line + "\n")
+    return 0
+
+
+# The command line
+
+
+def _parsers() -> tuple[Parser, dict[str, Parser]]:
+    """The parser, and that of each command by its name."""
+    parser = Parser(
+        prog="zotd sessions",
+        usage="zotd sessions COMMAND [flags]",
+        description="A session is named by the beginning of its id, or by its file.",
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+        formatter_class=Lines,
+    )
+    parser.add_argument("-h", "--help", action="store_true", help="show this; after a command, its flags")
+    made: dict[str, Parser] = {}
+    under = parser.add_subparsers(
+        dest="command", title="commands", metavar="COMMAND", required=True, prog="zotd sessions"
+    )
+
+    def command(name: str, run: Callable[[_Errand], int], about: str) -> Callable[..., Any]:
+        one = under.add_parser(
+            name, help=about, add_help=False, allow_abbrev=False, exit_on_error=False, formatter_class=Lines
+        )
+        one.set_defaults(run=run)
+        one.add_argument("-h", "--help", action="store_true", help="show this and exit")
+        one.add_argument("--json", action="store_true", help="print one JSON value")
+        made[name] = one
+        return one.add_argument
+
+    for name, run, about in (
+        ("list", _list, "list those of this folder, the one that was changed last first"),
+        ("tree", _tree, "draw which was forked from which"),
+    ):
+        add = command(name, run, about)
+        add("--cwd", default="", metavar="DIR", help="of that folder")
+        add("--all", action="store_true", help="of every folder")
+    add = command("show", _show, "print the conversation")
+    add("session", metavar="SESSION")
+    add = command("export", _export, "write it down for people or other programs")
+    add("session", metavar="SESSION")
+    add("--format", type=_format, metavar="FORMAT", help="jsonl (to import again), markdown, html")
+    add("-o", "--output", metavar="FILE", help="a new file, whose name may say the format; else printed")
+    add = command("import", _import, "make a session of an exported one (jsonl)")
+    add("file", metavar="FILE", help="- for standard input")
+    add("--cwd", default="", metavar="DIR", help="the folder it is to work in; this one by default")
+    add = command("fork", _fork, "make one that begins the same")
+    add("session", metavar="SESSION")
+    add(
+        "message",
+        nargs="?",
+        type=_message,
+        metavar="MESSAGE",
+        help="the last they share, as `show` numbers it",
+    )
+    add = command("rename", _rename, "give it a title")
+    add("session", metavar="SESSION")
+    add("title", metavar="TITLE", help="one line; '' takes the title away")
+    add = command("rm", _remove, "remove for good")
+    add("session", nargs="+", metavar="SESSION")
+    add("--yes", action="store_true", help="do not ask")
+    return parser, made
+
+
+def _format(text: str) -> str:
+    if text not in ("jsonl", "markdown", "html"):
+        raise argparse.ArgumentTypeError(f"{text or 'nothing'} is none of jsonl, markdown, html")
+    return text
+
+
+def _message(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is no number of a message; `show` has them in brackets")
+    return int(text)

@@ -1,0 +1,47 @@
+"""Owns what a person means who names a saved session: a file, or the beginning of an id."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from zotd.base.paths import absolute
+from zotd.cli.console import escaped
+from zotd.protocol.session_methods import SessionRow
+from zotd.store.catalog import NoSession, SessionStore
+
+_ID = 8
+"""Characters of an id that are shown: as many as names of files have."""
+_TOLD = 5
+"""Sessions that are named to somebody who asked for one that is not there."""
+
+
+def file_of(store: SessionStore, word: str) -> Path:
+    """The file that is meant; it need not be there. Raises NoSession and Ambiguous, which say what
+    is there, and OSError.
+
+    A path has a slash in it or ends in `.jsonl`; so has the name of a file that is here. Else it is an id.
+    """
+    path = absolute(word, "session")
+    if "/" in word or word.endswith(".jsonl") or path.is_file():
+        return path
+    try:
+        return store.find(word)
+    except NoSession as missing:
+        rows = [listed.row for listed in islice(store.rows(), _TOLD)]
+        there = ", ".join(f"{short(row.session_id)} ({name_of(row) or 'no prompt yet'})" for row in rows)
+        told = f"the newest are: {there}" if there else "none is"
+        missing = NoSession(f"{missing}; {told}; a file is named with a slash, as in ./{word}")
+        missing.hint = ""
+        raise missing from None
+
+
+def short(session_id: str) -> str:
+    """The beginning of an id, as it is shown and can be given."""
+    return session_id[:_ID]
+
+
+def name_of(row: SessionRow, chars: int = 50) -> str:
+    """What people know a session by, on one line: its title, or how it began."""
+    name = escaped(" ".join((row.title or row.first_prompt or "").split()), "")
+    return name if len(name) <= chars else name[: chars - 1] + "…"
