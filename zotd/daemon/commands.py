@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from zotd.agent.loop import Outcome
 from zotd.base.tasks import Tasks, failure_of
-from zotd.daemon.turns import QueueFull, Turn
+from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import CommandAnswer, Invocation
 from zotd.extensions.panels import panel_of
 from zotd.protocol.content import Text
@@ -32,12 +32,16 @@ HOST = "zotd"
 """Whose events those of a built-in command are. Its invocations name no extension."""
 
 
-async def _clear(session: Session) -> CommandAnswer:
+async def _clear(session: Session, args: str) -> CommandAnswer:
     error = None if session.clear() else "a turn is running: abort it first"
     return CommandAnswer(HOST, "clear", "noop", "", error)
 
 
-async def _reload(session: Session) -> CommandAnswer:
+async def _compact(session: Session, args: str) -> CommandAnswer:
+    return CommandAnswer(HOST, "compact", "prompt", f"/compact {args}".rstrip(), None)
+
+
+async def _reload(session: Session, args: str) -> CommandAnswer:
     reloaded = await session.reload()
     parts = [
         f"{word}: {', '.join(names) or 'none'}"
@@ -47,13 +51,20 @@ async def _reload(session: Session) -> CommandAnswer:
     return CommandAnswer(HOST, "reload-ext", "display", "; ".join([*parts, *failed]), None)
 
 
-Run: TypeAlias = Callable[["Session"], Awaitable[CommandAnswer]]
+Run: TypeAlias = Callable[["Session", str], Awaitable[CommandAnswer]]
 
 BUILT_IN: dict[str, tuple[str, Run]] = {
     "clear": ("start over with an empty conversation", _clear),
+    "compact": (
+        "have the older part of the conversation summarised; what follows the name says what to look after",
+        _compact,
+    ),
     "reload-ext": ("stop all extensions, read their manifests again and start them", _reload),
 }
-"""Commands of our own that a prompt can be: what they do, for people and for us. They take no arguments."""
+"""Commands of our own that a prompt can be: what they do, for people and for us."""
+
+_TAKES_WORDS = frozenset({"compact"})
+"""Those that mean something with words behind them. The others are then no commands."""
 
 
 @dataclass(eq=False)
@@ -89,12 +100,29 @@ class Commands:
 
     def built_in(self, text: str) -> Invocation | None:
         """The command of ours that a prompt is, or None."""
-        slash, name = text.strip()[:1], text.strip()[1:].casefold()
-        return Invocation("", name, "") if slash == "/" and name in BUILT_IN else None
+        typed = text.strip()
+        if typed[:1] != "/" or not typed[1:2].strip():
+            return None
+        name, *rest = typed[1:].split(maxsplit=1)
+        if (name := name.casefold()) not in BUILT_IN or (rest and name not in _TAKES_WORDS):
+            return None
+        return Invocation("", name, "".join(rest))
 
     def named(self, name: str, args: str) -> Invocation | None:
         """The command of that name, with a slash or without, or None."""
         return self.find(f"/{name.removeprefix('/')} {args}".rstrip())
+
+    def compact(
+        self, instructions: str = "", *, client: str = "client", started: Callable[[], None] = lambda: None
+    ) -> Accepted:
+        """Take a request to have the older part of the conversation summarised. It queues as a prompt does.
+
+        instructions: what the summary should look after. started: called before the first event.
+        Raises QueueFull.
+        """
+        turn = self.session.turns.make([Text(f"/compact {instructions}".rstrip())], client, started)
+        turn.compact = instructions
+        return self.session.turns.take(turn)
 
     def start(self, turn: Turn, invocation: Invocation) -> None:
         """Run it. Its `command_result` and `done`, or the turn it asks for, carry the turn's id."""
@@ -126,7 +154,7 @@ class Commands:
 
     async def _answer(self, invocation: Invocation, turn_id: str) -> CommandAnswer:
         if not invocation.extension:
-            return await BUILT_IN[invocation.name][1](self.session)
+            return await BUILT_IN[invocation.name][1](self.session, invocation.args)
         if self.session.host is None:
             return _aborted(invocation)
         return await self.session.host.invoke(invocation, turn_id)
@@ -145,8 +173,11 @@ class Commands:
         )
         turn.answered.set_result(answer)
         if answer.action == "prompt" and not answer.error:
-            turn.content, turn.client = [Text(answer.text)], f"extension:{answer.extension}"
-            turn.started = lambda: None
+            turn.content, turn.started = [Text(answer.text)], lambda: None
+            if answer.extension == HOST:
+                turn.compact = answer.text.removeprefix("/compact").strip()
+            else:
+                turn.client = f"extension:{answer.extension}"
             try:
                 if self.session.enqueue(turn):
                     return

@@ -191,7 +191,7 @@ class TurnQueue:
                 outcome = await run
             except asyncio.CancelledError:
                 # Aborted before its first step: the loop never ran, so the turn is told here.
-                outcome = self._loop.aborted(turn.id, turn.content, turn.client)
+                outcome = self._aborted(turn)
             except Exception as bug:  # in the telling of it: who waits for its end has to be told so
                 error = f"internal error: {type(bug).__name__}: {bug}"
                 outcome = Outcome("error", error=error, kind="internal")
@@ -203,6 +203,13 @@ class TurnQueue:
             if not (self.waiting and self.waiting[0].may_run):
                 return
             turn, run = self._begin()
+
+    def _aborted(self, turn: Turn) -> Outcome:
+        """A turn that never ran, told to its end."""
+        if turn.compact is None:
+            return self._loop.aborted(turn.id, turn.content, turn.client)
+        self._publish(Done(turn_id=turn.id, stop="aborted"))
+        return Outcome("aborted")
 
     def _settle_steered(self, outcome: Outcome) -> None:
         """Prompts that the turn took in end with it; those that came too late are the next turns."""

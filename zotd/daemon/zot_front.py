@@ -63,6 +63,7 @@ class ZotFront:
         self._handlers: dict[str, Callable[[Command, Session], Any]] = {
             "prompt": self._prompt,
             "abort": self._abort,
+            "compact": self._compact,
             "clear": self._clear,
             "get_state": self._get_state,
             "get_messages": self._get_messages,
@@ -248,6 +249,19 @@ class ZotFront:
             return
         self._awaited.add(accepted.turn_id)
         accepted.begin()
+
+    def _compact(self, command: Command, session: Session) -> None:
+        """As a prompt: answered when its turn comes."""
+        from zotd.daemon.turns import QueueFull
+
+        started = lambda: self._reply(command, {"started": True})  # noqa: E731 - one call, one place
+        try:
+            accepted = session.commands.compact(command.params.get("instructions", ""), started=started)
+        except QueueFull as full:
+            self._refuse(command, str(full))
+        else:
+            self._awaited.add(accepted.turn_id)
+            accepted.begin()
 
     def _abort(self, command: Command, session: Session) -> None:
         self._reply(command, None)

@@ -14,6 +14,7 @@ COMMANDS: dict[str, dict[str, _Type]] = {
     "hello": {"token?": str, "capabilities?": (dict, list)},
     "prompt": {"message": str, "images?": list},
     "abort": {},
+    "compact": {"instructions?": str},
     "get_state": {},
     "get_messages": {},
     "clear": {},
