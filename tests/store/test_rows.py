@@ -159,5 +159,15 @@ def test_every_call_before_the_last_message_has_one_result_and_no_row_moves() ->
         ToolResult("c2", is_error=False, content=[]),
     ]
     assert saved.messages[2].text == "(a call of bash was interrupted)"
-    assert rows.open_calls(saved.messages) == [ToolCall("c2", "read", {})]
+    assert rows.missing_results(saved) == [ToolResult("c2", is_error=True, content=[Text("interrupted")])]
     assert len(saved.messages) == 5
+
+
+def test_what_some_of_several_calls_answered_before_the_end_is_not_lost() -> None:
+    calls: list[dict[str, Any]] = [{"id": name, "name": "bash", "arguments": {}} for name in ("c1", "c2")]
+    answered = ToolResult("c1", is_error=False, content=[Text("done")])
+    unfinished = file_of(said("assistant", *calls), rows.result_row(answered))
+    results = rows.missing_results(rows.read_rows(unfinished))
+    assert results == [answered, ToolResult("c2", is_error=True, content=[Text("interrupted")])]
+    finished = rows.message_row(Message("tool", results, "t"))
+    assert rows.missing_results(rows.read_rows(unfinished + encode(finished) + b"\n")) == []

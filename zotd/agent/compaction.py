@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from zotd.agent.ports import Finish, ModelRequest, ProviderError
+from zotd.agent.ports import Finish, ModelRequest, NotKept, ProviderError
 from zotd.agent.transcript import Transcript, shown
 from zotd.base.limits import Limits
 from zotd.protocol.content import ContextUse, Image, Message, Text, ToolCall, ToolResult, Usage
@@ -102,12 +102,14 @@ class Compaction:
     async def make_room(self, running: Message) -> bool:
         """During a turn, whose prompt is `running`: what is older than it. False when that cannot be done.
 
-        A failure is told in a note: the turn goes on with all rows.
+        A failure is told in a note: the turn goes on with all rows. Raises NotKept.
         """
         try:
             await self._run("", running)
         except NothingToCompact:
             return False
+        except NotKept:  # the turn cannot go on: nothing it says would be kept
+            raise
         except Exception as failure:
             message = f"the conversation could not be summarised and goes on whole: {_told(failure)[0]}"
             self._sink.publish(ExtNotify(extension="zotd", level="warn", message=message))
@@ -141,7 +143,7 @@ class Compaction:
 
 def _told(failure: Exception) -> tuple[str, str, str]:
     """What is said of a failure: message, kind and hint."""
-    if isinstance(failure, NothingToCompact | ProviderError):
+    if isinstance(failure, NothingToCompact | ProviderError | NotKept):
         return str(failure), failure.kind, failure.hint
     return f"internal error: {type(failure).__name__}: {failure}", "internal", ""
 

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
+from zotd.agent.batch import Batch
 from zotd.agent.ports import (
     Finish,
     Hooks,
     ModelRequest,
+    NotKept,
     Provider,
     ProviderError,
     Refused,
-    Tool,
-    ToolFailed,
-    ToolOutcome,
 )
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Draft, Transcript, shown
@@ -38,7 +37,6 @@ from zotd.protocol.content import (
     StopReason,
     Text,
     ToolCall,
-    ToolResult,
     Usage,
 )
 from zotd.protocol.events import (
@@ -50,8 +48,6 @@ from zotd.protocol.events import (
     TextDelta,
     ThinkingDelta,
     ToolCalled,
-    ToolProgress,
-    ToolResulted,
     TurnEnd,
     TurnStart,
     UsageReport,
@@ -84,12 +80,17 @@ class Model:
 
 
 class Steering(Protocol):
-    """A prompt that the running turn takes in before its next model call. client: who sent it."""
+    """A prompt that the running turn takes in before its next model call.
+
+    client: who sent it. key: the client's own name for it, "" without one.
+    """
 
     @property
     def content(self) -> Sequence[Block]: ...
     @property
     def client(self) -> str: ...
+    @property
+    def key(self) -> str: ...
 
 
 @dataclass(slots=True)
@@ -127,20 +128,23 @@ class Loop:
         self._limits = limits or Limits()
 
     async def run(
-        self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client"
+        self, turn_id: str, prompt: Sequence[Block], model: Model, origin: str = "client", key: str = ""
     ) -> Outcome:
-        """One turn. Cancelling the task that awaits this aborts it: nothing is raised."""
+        """One turn. Cancelling the task that awaits this aborts it: nothing is raised.
+
+        key: the client's own name for the prompt, kept with its row.
+        """
         spent = self.transcript.usage
-        message = self._ask(prompt, origin)
         outcome = Outcome("end_turn")
+        self.transcript.turn_id = turn_id
         try:
-            await self._steps(model, outcome, message)
+            await self._steps(model, outcome, self._ask(prompt, origin, key))
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
             outcome.stop = "aborted"
             self._sink.publish(TurnEnd(stop="aborted"))
-        except ProviderError as failure:
+        except (ProviderError, NotKept) as failure:
             self._fail(outcome, str(failure), failure.kind, failure.hint)
         except Exception as bug:
             self._fail(outcome, f"internal error: {type(bug).__name__}: {bug}", "internal")
@@ -149,9 +153,13 @@ class Loop:
         self._sink.publish(Done(turn_id=turn_id, stop=outcome.stop))
         return outcome
 
-    def aborted(self, turn_id: str, prompt: Sequence[Block], origin: str = "client") -> Outcome:
+    def aborted(
+        self, turn_id: str, prompt: Sequence[Block], origin: str = "client", key: str = ""
+    ) -> Outcome:
         """The turn of a `run` that was cancelled before it could begin: told as any aborted turn is."""
-        self._ask(prompt, origin)
+        self.transcript.turn_id = turn_id
+        with suppress(NotKept):  # the next turn will say so, if it still is so then
+            self._ask(prompt, origin, key)
         self._sink.publish(TurnEnd(stop="aborted"))
         self._sink.publish(Done(turn_id=turn_id, stop="aborted"))
         return Outcome("aborted")
@@ -169,9 +177,9 @@ class Loop:
 
         return Compaction(self.transcript, model, self._sink, self._account, self._limits)
 
-    def _ask(self, prompt: Sequence[Block], origin: str) -> Message:
+    def _ask(self, prompt: Sequence[Block], origin: str, key: str = "") -> Message:
         """A prompt enters the conversation."""
-        message = self.transcript.append("user", prompt)
+        message = self.transcript.append("user", prompt, meta={"key": key} if key else None)
         self._sink.publish(
             UserMessage(content=message.content, origin=origin, message_id=self.transcript.last_id)
         )
@@ -189,7 +197,7 @@ class Loop:
             if 0 < enough <= self.transcript.used and not await self._compaction(model).make_room(asked):
                 enough = 0
             for steering in self.steered() if step > 1 else ():
-                self._ask(steering.content, steering.client)
+                self._ask(steering.content, steering.client, steering.key)
             self._sink.publish(TurnStart(step=step))
             if self.hooks is not None and isinstance(said := await self.hooks.turn_start(step), Refused):
                 outcome.stop, outcome.error, outcome.kind = "error", said.reason, "turn_blocked"
@@ -201,7 +209,8 @@ class Loop:
             calls = [block for block in blocks if isinstance(block, ToolCall)]
             self._sink.publish(TurnEnd(stop=stop))
             if calls:
-                await self._run_tools(calls if stop == "tool_use" else [], calls)
+                batch = Batch(self.transcript, self.tools, self._sink, self.hooks)
+                await batch.run(calls if stop == "tool_use" else [], calls)
             if stop != "tool_use":
                 return
 
@@ -244,8 +253,7 @@ class Loop:
             self._cut_off(draft, withheld)
             raise
         finally:
-            self.transcript.used = finish.usage.tokens
-            self._account(finish.usage, ContextUse(self.transcript.used, model.window))
+            self._spent(finish.usage, model, draft)
         blocks = draft.blocks()
         if blocks:
             blocks = self._say(blocks, approved)
@@ -253,73 +261,6 @@ class Loop:
         for call in calls:
             sink.publish(ToolCalled(id=call.id, name=call.name, args=call.args))
         return ("tool_use" if calls and finish.stop == "end_turn" else _settled(finish.stop, calls)), blocks
-
-    async def _run_tools(self, runnable: Sequence[ToolCall], calls: Sequence[ToolCall]) -> None:
-        """Run a batch in order. Calls that are not reached still get a result: each needs one."""
-        results: list[Block] = []
-        added: list[str] = []
-        reason = "not run: the answer was cut at the model's length limit"
-        try:
-            for call in runnable:
-                reason = "aborted"
-                outcome = await self._outcome(call)
-                added += self.tools.activate(outcome.activate)
-                results.append(self._result(call, outcome))
-        finally:
-            unreached = ToolOutcome([Text(reason)], is_error=True)
-            results += [self._result(call, unreached) for call in calls[len(results) :]]
-            self.transcript.append("tool", results, added)
-
-    async def _outcome(self, call: ToolCall) -> ToolOutcome:
-        """A tool that fails in any way is an error result, so that the model can mend it."""
-        if call.raw_args:
-            return _refused(f"arguments must be one JSON object; got: {call.raw_args[:200]}")
-        if self.tools.get(call.name) is None:
-            return self._unknown(call)
-        modified_by: tuple[str, ...] = ()
-        if self.hooks is not None:
-            said = await self.hooks.tool_call(call)
-            if isinstance(said, Refused):
-                return replace(_refused(said.reason), details={"refused_by": said.by})
-            if modified_by := said.by:
-                call = ToolCall(id=call.id, name=call.name, args=said.args)
-        # Not before: a decision may take until everything was loaded anew.
-        if (tool := self.tools.get(call.name)) is None:
-            return self._unknown(call)
-        outcome = await self._run_tool(tool, call)
-        if modified_by:
-            outcome = replace(outcome, details={**outcome.details, "modified_by": [*modified_by]})
-        return outcome
-
-    def _unknown(self, call: ToolCall) -> ToolOutcome:
-        there = ", ".join(self.tools.names()) or "none"
-        return _refused(f"no tool is named {call.name!r}; there are: {there}")
-
-    async def _run_tool(self, tool: Tool, call: ToolCall) -> ToolOutcome:
-        try:
-            return await tool.run(call, self._progress(call.id))
-        except ToolFailed as failure:
-            return _refused(str(failure))
-        except Exception as bug:
-            return _refused(f"{call.name} failed: {type(bug).__name__}: {bug}")
-
-    def _progress(self, call_id: str) -> Callable[[str], None]:
-        return lambda text: self._sink.publish(ToolProgress(id=call_id, text=text))
-
-    def _result(self, call: ToolCall, outcome: ToolOutcome) -> ToolResult:
-        owner = self.tools.owner(call.name)
-        whose = {"extension": owner} if owner else {}
-        details = {**whose, "tool": call.name, **outcome.details}
-        self._sink.publish(
-            ToolResulted(
-                id=call.id,
-                is_error=outcome.is_error,
-                content=outcome.content,
-                details=details,
-                message_id=self.transcript.last_id + 1,
-            )
-        )
-        return ToolResult(call_id=call.id, is_error=outcome.is_error, content=outcome.content)
 
     def _last_words(self) -> str:
         """What was shown last of the model's words in this turn, for one that did not come to its end."""
@@ -353,8 +294,23 @@ class Loop:
             self._sink.publish(TextDelta(delta=approved))
         return approved
 
+    def _spent(self, usage: Usage, model: Model, draft: Draft) -> None:
+        """The model was paid for a message that is whole. Where that cannot be written, its words stay.
+
+        They were not shown whole, and are not shown later either.
+        """
+        self.transcript.used = usage.tokens
+        try:
+            self._account(usage, ContextUse(self.transcript.used, model.window))
+        except NotKept:
+            kept = self.transcript.messages[-1].role == "assistant"
+            with suppress(NotKept):
+                if not kept and (spoken := draft.spoken()):
+                    self.transcript.append("assistant", spoken, shown="")
+            raise
+
     def _account(self, usage: Usage, context: ContextUse) -> None:
-        self.transcript.usage += usage
+        self.transcript.account(usage)
         self._sink.publish(
             UsageReport(
                 input=usage.input,
@@ -384,7 +340,3 @@ def _unquoted(failure: ProviderError, withheld: Sequence[str]) -> ProviderError:
 def _settled(stop: StopReason, calls: Sequence[ToolCall]) -> StopReason:
     """Models that announce a tool call and make none have simply ended."""
     return "end_turn" if stop == "tool_use" and not calls else stop
-
-
-def _refused(text: str) -> ToolOutcome:
-    return ToolOutcome([Text(text)], is_error=True)

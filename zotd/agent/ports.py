@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from zotd.protocol.content import Image, Message, StopReason, Text, ToolCall, Usage
+from zotd.protocol.content import Image, Message, StopReason, Text, ToolCall, ToolResult, Usage
 from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseEnd, ToolUseStart
 
 
@@ -149,6 +149,10 @@ class Record(Protocol):
 
     def message(self, message: Message) -> None:
         """A row was added."""
+        ...
+
+    def result(self, result: ToolResult) -> None:
+        """A tool answered. The row of its whole batch, which has it too, is still to come."""
         ...
 
     def usage(self, usage: Usage, cumulative: Usage) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from msgspec.structs import replace
 
-from zotd.agent.ports import ProviderEvent
-from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, Usage
+from zotd.agent.ports import ProviderEvent, Record
+from zotd.protocol.content import Block, Message, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseStart
 
 MAX_DEPTH = 200
@@ -20,7 +20,9 @@ MAX_DEPTH = 200
 class Transcript:
     """Messages in order. After every finished turn each tool call has exactly one result.
 
-    `clock` gives the time of a message, RFC 3339 UTC.
+    `clock` gives the time of a message, RFC 3339 UTC. What changes is written to `record`, where there is
+    one, before the call returns: whoever announces it afterwards announces what will still be there. When
+    that fails the call raises NotKept, and the change stands all the same.
     """
 
     def __init__(self, clock: Callable[[], str]) -> None:
@@ -30,7 +32,16 @@ class Transcript:
         """Tokens of the last request with its answer; 0 while no request has held these messages."""
         self.first_id = 1
         """The ordinal of the first message. It grows past all that were there when they are replaced."""
+        self.record: Record | None = None
+        self.turn_id = ""
+        """The turn that adds rows; each says so in its `meta`."""
         self._clock = clock
+
+    def restore(self, messages: Sequence[Message], first_id: int, usage: Usage) -> None:
+        """Go on from what was written down once; nothing of it is written again."""
+        self.messages = list(messages)
+        self.first_id = first_id
+        self.usage = usage
 
     def append(
         self,
@@ -39,20 +50,38 @@ class Transcript:
         added_tools: Sequence[str] = (),
         *,
         shown: str | None = None,
+        meta: Mapping[str, str] | None = None,
     ) -> Message:
         """Add a row; `added_tools` names the tools that the model is told about from it on.
 
         shown: what was approved in place of the text; None when all is shown as it is.
+        meta: what else is to be known of the row. Raises NotKept.
         """
+        told = {"turn_id": self.turn_id} if self.turn_id else {}
+        if shown is not None:
+            told["shown"] = shown
         message = Message(
             role=role,
             content=list(content),
             time=self._clock(),
-            meta={} if shown is None else {"shown": shown},
+            meta={**told, **(meta or {})},
             added_tool_names=list(added_tools),
         )
         self.messages.append(message)
+        if self.record is not None:
+            self.record.message(message)
         return message
+
+    def early(self, result: ToolResult) -> None:
+        """One result of a batch whose row is still to come. Raises NotKept."""
+        if self.record is not None:
+            self.record.result(result)
+
+    def account(self, usage: Usage) -> None:
+        """A model call cost this. Raises NotKept."""
+        self.usage += usage
+        if self.record is not None:
+            self.record.usage(usage, self.usage)
 
     @property
     def last_id(self) -> int:
@@ -64,17 +93,19 @@ class Transcript:
         return self._clock()
 
     def clear(self) -> None:
-        """Forget the messages; what they cost stays counted."""
+        """Forget the messages; what they cost stays counted. Raises NotKept."""
         self._replace([])
 
     def compact(self, messages: Sequence[Message]) -> None:
-        """Put these rows, which get new ordinals, in place of all there are."""
+        """Put these rows, which get new ordinals, in place of all there are. Raises NotKept."""
         self._replace(messages)
 
     def _replace(self, messages: Sequence[Message]) -> None:
         self.first_id += len(self.messages)
         self.messages = list(messages)
         self.used = 0
+        if self.record is not None:
+            self.record.compaction(self.messages)
 
 
 def shown(message: Message) -> Message:

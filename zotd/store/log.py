@@ -16,7 +16,7 @@ from typing import Any
 from zotd.agent.ports import NotKept
 from zotd.base.files import open_regular
 from zotd.base.limits import Limits
-from zotd.protocol.content import Message, Usage
+from zotd.protocol.content import Message, ToolResult, Usage
 from zotd.store import rows
 from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
 from zotd.store.saved import Saved
@@ -80,6 +80,9 @@ class SessionLog:
 
     def message(self, message: Message) -> None:
         self._put(rows.message_row(message))
+
+    def result(self, result: ToolResult) -> None:
+        self._put(rows.result_row(result))
 
     def usage(self, usage: Usage, cumulative: Usage) -> None:
         self._put(rows.usage_row(usage, cumulative))

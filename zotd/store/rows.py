@@ -1,8 +1,9 @@
 """Owns the rows of session files: our messages to zot's spelling and back, and what all rows together say.
 
-A row is an object with a `type`: `meta`, `message`, `usage`, `compaction`, `rename`, all of zot, and `model`,
-which is ours: the provider, model and reasoning in use from there on. zot ignores what it does not know, rows
-and fields alike, and so do we; but no row that is there is ever taken out of a file.
+A row is an object with a `type`. `meta`, `message`, `usage`, `compaction` and `rename` are zot's. Two are
+ours: `model`, the provider, model and reasoning in use from there on, and `result`, what one tool answered
+while others of its batch still run; the message that follows has it too. zot ignores what it does not know,
+rows and fields alike, and so do we; but no row that is there is ever taken out of a file.
 
 Blocks have no `type`: which one it is is told by its fields.
 """
@@ -59,6 +60,11 @@ def rename_row(title: str) -> dict[str, Any]:
 def model_row(provider: str, model: str, reasoning: str) -> dict[str, Any]:
     """A type of row that zot does not have, and skips."""
     return {"type": "model", "provider": provider, "model": model, "reasoning": reasoning}
+
+
+def result_row(result: ToolResult) -> dict[str, Any]:
+    """Another type that zot skips: to it the call has no result, as to itself after a crash."""
+    return {"type": "result", "result": _block_to(result)}
 
 
 def meta_row(meta: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +184,10 @@ class Fold:
             case "rename":
                 inner = row.get("rename")
                 saved.title = _text(inner if isinstance(inner, dict) else row, "title")
+            case "result":
+                result = _block_of(row.get("result"))
+                if isinstance(result, ToolResult):
+                    saved.results[result.call_id] = result
             case "model":
                 saved.provider = _text(row, "provider") or saved.provider
                 saved.model = _text(row, "model") or saved.model
@@ -190,6 +200,7 @@ class Fold:
         if (message := message_of(value)) is None:
             return "expected a message with `role` and `content`"
         self.saved.messages.append(message)
+        self.saved.results.clear()
         self._added([message])
         return None
 
@@ -245,14 +256,10 @@ def usage_of(value: Any) -> Usage:
     return Usage(**{name: int(number) for name, number in numbers.items()}, cost_usd=float(cost))
 
 
-def interrupted(calls: Sequence[ToolCall]) -> list[Block]:
-    """Results for calls that have none."""
-    return [ToolResult(call.id, is_error=True, content=[Text(INTERRUPTED)]) for call in calls]
-
-
-def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls of the last message, which have no results yet."""
-    return _calls(messages[-1]) if messages else []
+def missing_results(saved: Saved) -> list[Block]:
+    """What the calls of the last message answered before the process ended, or that they did not."""
+    calls = _calls(saved.messages[-1]) if saved.messages else []
+    return [saved.results.get(call.id) or _interrupted(call) for call in calls]
 
 
 def _block_of(value: Any) -> Block | None:
@@ -300,10 +307,14 @@ def _answered(messages: list[Message]) -> list[Message]:
     return rows
 
 
+def _interrupted(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, is_error=True, content=[Text(INTERRUPTED)])
+
+
 def _results(message: Message, calls: Sequence[ToolCall]) -> Message:
     """A row of results with one for each of these calls, and none besides."""
     found = {block.call_id: block for block in message.content if isinstance(block, ToolResult)}
-    content = [found.get(call.id) or interrupted([call])[0] for call in calls]
+    content = [found.get(call.id) or _interrupted(call) for call in calls]
     return message if content == message.content else replace(message, content=content)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zotd.protocol.content import Message, Usage
+from zotd.protocol.content import Message, ToolResult, Usage
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class Saved:
     meta: the first row as it stands, fields we do not know included.
     provider, model, reasoning: those in use last; reasoning is empty for off, and for what was never said.
     added_tools: deferred tools that were told about once.
+    results: by call id, of the last message's calls that were answered before all of them were.
     skipped: lines that are no rows, from 1, with what is wrong with each.
     torn: bytes behind the last whole line.
     """
@@ -30,6 +31,7 @@ class Saved:
     model: str = ""
     reasoning: str = ""
     added_tools: list[str] = field(default_factory=list)
+    results: dict[str, ToolResult] = field(default_factory=dict)
     skipped: list[tuple[int, str]] = field(default_factory=list)
     torn: bytes = b""
 
