@@ -12,6 +12,7 @@ import msgspec
 from zotd import __version__
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.capabilities import declared
+from zotd.daemon.export_service import EXPORT_METHODS
 from zotd.daemon.extension_service import EXTENSION_METHODS
 from zotd.daemon.params_to_spec import directory
 from zotd.daemon.project_service import PROJECT_METHODS
@@ -75,6 +76,7 @@ METHODS: dict[str, Method] = {
     "notes/clear": notes_clear,
     **SESSION_METHODS,
     **VIEW_METHODS,
+    **EXPORT_METHODS,
     **TURN_METHODS,
     **EXTENSION_METHODS,
     **PROJECT_METHODS,

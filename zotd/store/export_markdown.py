@@ -12,6 +12,7 @@ from zotd.base.limits import Limits
 from zotd.protocol.content import Image, Text, Thinking, ToolCall, ToolResult
 from zotd.store.export_code import language_of_file
 from zotd.store.export_parts import (
+    TITLE_CHARS,
     Called,
     Piece,
     Said,
@@ -21,6 +22,7 @@ from zotd.store.export_parts import (
     figures,
     image_bytes,
     lines,
+    one_line,
     said,
     size,
     subject,
@@ -55,7 +57,7 @@ class _Text:
             if row.begins:
                 yield f"## User {row.prompt}\n" if row.prompt else f"### {row.role.capitalize()}\n"
             if row.begins and row.time:
-                yield f"<sub>{escape(when(row.time))}</sub>\n"
+                yield f"<sub>{escape(one_line(when(row.time), TITLE_CHARS))}</sub>\n"
             for piece in row.pieces:
                 yield from self._piece(piece, row)
         if counted := figures(session.usage):
@@ -101,7 +103,9 @@ class _Text:
         path = call.args.get("path")
         name = language_of_file(path) if isinstance(path, str) and call.name == "read" else ""
         parts = [*_arguments(call), *(self._result(result, name) if result is not None else ())]
-        return _folded(f"<b>{escape(call.name)}</b>{about} ({state})", "\n".join(parts))
+        return _folded(
+            f"<b>{escape(one_line(call.name, TITLE_CHARS))}</b>{about} ({state})", "\n".join(parts)
+        )
 
     def _result(self, result: ToolResult, name: str) -> Iterator[str]:
         yield "Error:\n" if result.is_error else "Result:\n"
