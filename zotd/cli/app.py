@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,13 @@ def run(flags: Flags) -> int:
         from zotd.cli.models import list_models
 
         return list_models(environ)
+    if flags.session or flags.latest:
+        from zotd.cli.which import NotThere, going_on
+
+        try:
+            spec = going_on(spec, flags.session, limits)
+        except NotThere as wrong:
+            return _complain(str(wrong), 2)
     if flags.mode == "rpc":
         from zotd.cli.serve import serve
 
@@ -60,6 +66,7 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
         extensions=tuple(absolute(path, "--ext") for path in flags.extensions),
         discover_extensions=flags.discover_extensions,
         max_steps=flags.max_steps,
+        ephemeral=flags.no_session or (flags.mode == "rpc" and not (flags.session or flags.latest)),
     )
 
 
@@ -74,5 +81,7 @@ def _drive(work: Coroutine[Any, Any, int], *, fast: bool) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"zotd: {message}\n")
+    from zotd.cli.console import complain
+
+    complain(message)
     return code

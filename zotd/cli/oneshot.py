@@ -32,6 +32,7 @@ from zotd.cli.report import (
 from zotd.daemon.server import open_stdout
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import BadChoice, NoCredentials
+from zotd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from zotd.cli.answer_schema import AnswerSchema
@@ -52,7 +53,7 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
         agents = Agents(flags, limits, tasks)
         try:
             session = agents.sessions.open(spec)
-        except (BadChoice, NoCredentials, ProviderError) as wrong:
+        except (BadChoice, NoCredentials, ProviderError, StoreError) as wrong:
             return _complain(str(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
         run = Run(session, flags.timeout, schema)
         outlet = await open_stdout(_patient(limits), run.lose)

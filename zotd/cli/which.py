@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from zotd.base.limits import Limits
 from zotd.base.paths import absolute
-from zotd.cli.console import escaped
+from zotd.cli.console import complain, escaped
+from zotd.daemon.spec import SessionSpec
 from zotd.protocol.session_methods import SessionRow
-from zotd.store.catalog import NoSession, SessionStore
+from zotd.store.catalog import NoSession, SessionStore, StoreError
+from zotd.store.log import lock
 
 _ID = 8
 """Characters of an id that are shown: as many as names of files have."""
@@ -34,6 +39,39 @@ def file_of(store: SessionStore, word: str) -> Path:
         missing = NoSession(f"{missing}; {told}; a file is named with a slash, as in ./{word}")
         missing.hint = ""
         raise missing from None
+
+
+class NotThere(Exception):
+    """The session that flags name cannot be had; the message says why, and what there is."""
+
+
+def going_on(spec: SessionSpec, word: str, limits: Limits) -> SessionSpec:
+    """The spec of a run that goes on with a session: the one that `word` names, else the folder's newest.
+
+    Where nothing is saved there, a new session begins, and a note says so. Raises NotThere, also for a file
+    that holds no session and for one that another process has open.
+    """
+    store = SessionStore(spec.home, limits)
+    try:
+        path = file_of(store, word) if word else store.latest(spec.cwd)
+        if path is not None and os.path.lexists(path):
+            store.row(path)
+            _check_lock(path)
+    except (StoreError, OSError) as wrong:
+        hint = getattr(wrong, "hint", "")
+        raise NotThere(f"{wrong}; {hint}" if hint else str(wrong)) from None
+    if path is None:
+        complain(f"no session of {spec.cwd} is saved: a new one begins")
+    return replace(spec, saved=path)
+
+
+def _check_lock(path: Path) -> None:
+    """Raises SessionLocked. Whoever takes the file a moment later is told of when it is opened."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        lock(handle, path)
+    finally:
+        os.close(handle)
 
 
 def short(session_id: str) -> str:

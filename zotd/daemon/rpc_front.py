@@ -44,7 +44,8 @@ class RpcFront:
         private: bool,
     ) -> None:
         self.sessions = sessions
-        self.spec = replace(spec, asks_trust=True)
+        # Which session a command line means, and whether to save it, is for clients that cannot say it.
+        self.spec = replace(spec, asks_trust=True, ephemeral=False, saved=None)
         self.token = token
         self.initialized = False
         self.capabilities: frozenset[str] = frozenset()
