@@ -19,13 +19,14 @@ def test_commands_are_listed_with_ours_first(machine: Machine) -> None:
     commands = stage.call("command/list")["commands"]
     assert [(row["name"], row["source"], row.get("extension")) for row in commands] == [
         ("clear", "builtin", None),
+        ("compact", "builtin", None),
         ("reload-ext", "builtin", None),
         ("pup", "extension", "pup"),
         ("approve", "extension", "pup"),
     ]
     client = machine.rpc(*flags(machine, "second"))
     shown = client.ask("get_commands")["data"]["commands"]
-    assert [row["name"] for row in shown] == ["clear", "reload-ext", "second", "approve"]
+    assert [row["name"] for row in shown] == ["clear", "compact", "reload-ext", "second", "approve"]
 
 
 @pytest.mark.promise("S34", "S35", "S36", "S37", "S38")
@@ -128,7 +129,7 @@ def test_nothing_is_cleared_while_a_turn_runs(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["/clear now", "/help", "/compact", "/reload-ext please", "tell me about /clear"]
+    "text", ["/clear now", "/help", "/ compact", "/compaction", "/reload-ext please", "tell me about /clear"]
 )
 def test_other_words_with_a_slash_go_to_the_model(machine: Machine, text: str) -> None:
     done = machine.run("-p", "--provider", "scripted", text, stdin=None)
