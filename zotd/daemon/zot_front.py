@@ -112,7 +112,7 @@ class ZotFront:
         if self._over:  # turned away: what else is in the pipe counts for nothing
             return
         command = dialect.parse(value)
-        if isinstance(command, Command) and not self._trusted and not self._authenticate(command):
+        if not self._trusted and not self._authenticate(command):
             return
         if not self._met:
             self._met = True
@@ -147,8 +147,11 @@ class ZotFront:
         if self._session is not None:
             await self._desk.leave(self._session, self)
 
-    def _authenticate(self, command: Command) -> bool:
+    def _authenticate(self, command: Command | Refusal) -> bool:
         """The token must come first, in `hello`. Compared in constant time."""
+        if isinstance(command, Refusal):  # it needs the token whatever else is wrong with it
+            answer = command.response
+            command = Command(answer["command"], answer.get("id"), {})
         if command.type != "hello":
             self._refuse(command, "auth required: send hello with token first")
             return False
