@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from zotd.agent.transcript import Transcript
 from zotd.base.limits import Limits
 from zotd.protocol.content import Block, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from zotd.protocol.events import TextDelta
+from zotd.store.log import SessionLog, read_saved
 
 LIMITS = Limits()
 WINDOW = 1_000
@@ -385,6 +387,36 @@ async def test_a_failure_is_told_directly_before_done(
     assert (error.kind, error.message) == (kind, message)
     assert (outcome.stop, outcome.kind, outcome.error) == ("error", kind, message)
     assert bench.transcript.messages == messages
+
+
+async def test_what_cannot_be_written_down_changes_nothing(tmp_path: Path) -> None:
+    log = SessionLog.new(tmp_path / "s.jsonl", {"id": "abcdef", "provider": "p", "model": "m"})
+    bench = Bench([], says("one"), says("gist"))
+    bench.transcript.record = log
+    await bench.run()
+    before = [*bench.transcript.messages]
+    log.path.unlink()
+    outcome = await bench.run(compact="")
+    log.close()
+    assert (outcome.stop, outcome.kind) == ("error", "storage")
+    assert bench.names[-3:] == ["compact_start", "error", "done"]
+    assert bench.transcript.messages == before
+
+
+async def test_the_file_keeps_what_was_summarised_and_goes_on_from_the_summary(tmp_path: Path) -> None:
+    log = SessionLog.new(tmp_path / "s.jsonl", {"id": "abcdef", "provider": "p", "model": "m"})
+    bench = Bench([], *(says(f"answer {number}") for number in range(6)), says("gist"))
+    bench.transcript.record = log
+    for _ in range(6):
+        await bench.run()
+    whole = log.path.read_bytes()
+    await bench.run(compact="")
+    log.close()
+    assert log.path.read_bytes().startswith(whole)
+    saved, _ = read_saved(log.path, LIMITS)
+    assert saved.messages == bench.transcript.messages
+    assert (saved.first_id, saved.last_id) == (13, bench.transcript.last_id)
+    assert saved.usage == bench.transcript.usage
 
 
 @pytest.mark.parametrize("step", [[], [TextDelta(delta="half")]])

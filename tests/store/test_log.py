@@ -129,12 +129,18 @@ try: log.message(said("x" * 1000))
 except NotKept as refused: print(refused.reason, path.read_bytes() == whole)
 try: log.message(said("three"))
 except NotKept as refused: print(refused.kind, path.read_bytes() == whole)
+try: log.compaction([said("gist")], or_never=True)
+except NotKept as refused: print(refused.kind, path.read_bytes() == whole)
 limit(10000)
 log.message(said("four"))
 """
     run = [sys.executable, "-c", program, str(path := tmp_path / "a.jsonl")]
     answer = subprocess.run(run, capture_output=True, text=True, check=True)
-    assert answer.stdout.splitlines() == ["File too large False", "File too large True", "storage True"]
+    assert answer.stdout.splitlines() == [
+        "File too large False",
+        "File too large True",
+        *["storage True"] * 2,
+    ]
     texts = [message.text for message in read_saved(path, LIMITS)[0].messages]
     assert texts == ["one", "two", "x" * 1000, "three", "four"]
 

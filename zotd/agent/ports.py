@@ -159,8 +159,11 @@ class Record(Protocol):
         """A model was paid."""
         ...
 
-    def compaction(self, messages: Sequence[Message]) -> None:
-        """These messages stand in place of all that came before."""
+    def compaction(self, messages: Sequence[Message], *, or_never: bool = False) -> None:
+        """These messages stand in place of all that came before.
+
+        or_never: what cannot be written now is not written later either.
+        """
         ...
 
 

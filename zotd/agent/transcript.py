@@ -95,17 +95,22 @@ class Transcript:
     def clear(self) -> None:
         """Forget the messages; what they cost stays counted. Raises NotKept."""
         self._replace([])
+        if self.record is not None:
+            self.record.compaction([])
 
     def compact(self, messages: Sequence[Message]) -> None:
-        """Put these rows, which get new ordinals, in place of all there are. Raises NotKept."""
+        """Put these rows, which get new ordinals, in place of all there are.
+
+        Raises NotKept, and then all stays as it was.
+        """
+        if self.record is not None:
+            self.record.compaction(messages, or_never=True)
         self._replace(messages)
 
     def _replace(self, messages: Sequence[Message]) -> None:
         self.first_id += len(self.messages)
         self.messages = list(messages)
         self.used = 0
-        if self.record is not None:
-            self.record.compaction(self.messages)
 
 
 def shown(message: Message) -> Message:

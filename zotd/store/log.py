@@ -87,8 +87,8 @@ class SessionLog:
     def usage(self, usage: Usage, cumulative: Usage) -> None:
         self._put(rows.usage_row(usage, cumulative))
 
-    def compaction(self, messages: Sequence[Message]) -> None:
-        self._put(rows.compaction_row(messages))
+    def compaction(self, messages: Sequence[Message], *, or_never: bool = False) -> None:
+        self._put(rows.compaction_row(messages), or_never=or_never)
 
     def rename(self, title: str) -> None:
         self._put(rows.rename_row(title))
@@ -118,11 +118,16 @@ class SessionLog:
 
     # Disk
 
-    def _put(self, row: dict[str, Any]) -> None:
+    def _put(self, row: dict[str, Any], *, or_never: bool = False) -> None:
         self._pending.append(_line(row))
         if self._empty and row["type"] != "message":
             return  # a conversation without a word leaves no file
-        self._flush()
+        try:
+            self._flush()
+        except NotKept:
+            if or_never:
+                self._pending.pop()
+            raise
 
     def _flush(self) -> None:
         try:
