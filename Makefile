@@ -18,7 +18,7 @@ PYTHON ?=
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-emit-index-url
 
-.PHONY: setup demo check test test-long bench ratchet docs lock jq node
+.PHONY: setup demo check test test-long bench ratchet docs lock jq node chromium
 
 setup: .venv/.ready
 
@@ -41,7 +41,7 @@ check: setup
 test: setup jq node
 	$(BIN)/python -m pytest -m "not long"
 
-test-long: setup jq node
+test-long: setup jq node chromium
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m bench
 
@@ -69,6 +69,17 @@ jq:
 		apt-get install -y -qq jq || { apt-get update -qq && apt-get install -y -qq jq; }; \
 	else \
 		echo "jq is missing, and one test needs it. Run: sudo apt-get install jq (macOS: brew install jq)" >&2; exit 1; \
+	fi
+
+# `make test-long` reads exported pages with a real browser.
+chromium:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+		command -v $$name >/dev/null && exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get install -y -qq chromium || { apt-get update -qq && apt-get install -y -qq chromium; }; \
+	else \
+		echo "Chromium is missing, and some tests need it. Run: sudo apt-get install chromium" >&2; exit 1; \
 	fi
 
 # What the tests need from npm: tsx, which runs an extension in TypeScript from its source, a stock JSON-RPC

@@ -145,7 +145,8 @@ def test_nobody_breaks_out_of_the_structure_of_markdown() -> None:
         "```", "~~~\n```", "````md\n```\n", "- a\n  ```\n  open", "> ```\n> x", "# a", "a\n===", "a\n---",
         "a\nb\n===", "- # a", "1. a\n   ===", "<!--", "<!-- x", "<details>", "x <b", "<b>`<b>`", "<?php",
         "<![CDATA[x", "<script>\n\n# x", "</details>", "[x]: y", "\\", "`", "*", "|a|\n|-|", "    code",
-        "\t# x", "  #  x", "a  \n=", "<a href='\n'>", "&lt;b>", "``` <b>", "$$", "---", "***", "+ ```\n\n\n  x",
+        "\t# x", "  #  x", "a  \n=", "<a href='\n'>", "&lt;b>", "``` <b>", "$$", "---", "***",
+        "+ ```\n\n\n  x",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("role", ["user", "assistant"])
@@ -223,7 +224,7 @@ def test_calls_are_folded_with_their_results_and_changes_are_coloured() -> None:
     assert len(page.all("details", "thinking")) == 1
     assert (len(page.all("span", "add")), len(page.all("span", "del"))) == (3, 1)
     assert page.pieces("summary") == [
-        "Thinking", "It is *short*.", "read", "~/app/x.py", "done",
+        "Prompts", "Thinking", "It is *short*.", "read", "~/app/x.py", "done",
         "edit", "x.py", "+2", "−1", "done", "write", "y.py", "+1", "done", "bash", "make test", "failed",
     ]  # fmt: skip
     assert page.all("span", "nf")  # the name of the function in the answer's code
