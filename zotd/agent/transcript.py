@@ -37,11 +37,12 @@ class Transcript:
         """The turn that adds rows; each says so in its `meta`."""
         self._clock = clock
 
-    def restore(self, messages: Sequence[Message], first_id: int, usage: Usage) -> None:
+    def restore(self, messages: Sequence[Message], first_id: int, usage: Usage, used: int = 0) -> None:
         """Go on from what was written down once; nothing of it is written again."""
         self.messages = list(messages)
         self.first_id = first_id
         self.usage = usage
+        self.used = used
 
     def append(
         self,

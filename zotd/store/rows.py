@@ -179,6 +179,7 @@ class Fold:
                 return self._message(row.get("message"))
             case "usage":
                 saved.usage = usage_of(row.get("cumulative"))
+                saved.used = usage_of(row.get("usage")).tokens
             case "compaction":
                 return self._compaction(compacted(row))
             case "rename":
@@ -211,6 +212,7 @@ class Fold:
             return "expected a compaction with `messages`"
         self.saved.first_id = self.saved.last_id + 1
         self.saved.messages = kept
+        self.saved.used = 0
         self._added(kept)
         return None
 

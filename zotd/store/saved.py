@@ -15,6 +15,7 @@ class Saved:
 
     meta: the first row as it stands, fields we do not know included.
     provider, model, reasoning: those in use last; reasoning is empty for off, and for what was never said.
+    used: tokens of the last request with its answer; 0 where none has held these messages.
     added_tools: deferred tools that were told about once.
     results: by call id, of the last message's calls that were answered before all of them were.
     skipped: lines that are no rows, from 1, with what is wrong with each.
@@ -26,6 +27,7 @@ class Saved:
     messages: list[Message] = field(default_factory=list)
     first_id: int = 1
     usage: Usage = field(default_factory=Usage)
+    used: int = 0
     title: str = ""
     provider: str = ""
     model: str = ""
