@@ -109,7 +109,10 @@ class Outcome:
 
 
 class Loop:
-    """Runs turns against one transcript, one at a time. `hooks` may stop or change what it is about to do."""
+    """Runs turns against one transcript, one at a time. `hooks` may stop or change what it is about to do.
+
+    another_model: asked before each call, for the model to go on with; None for the one of the turn.
+    """
 
     def __init__(
         self,
@@ -123,6 +126,7 @@ class Loop:
         self.tools = tools
         self.hooks: Hooks | None = None
         self.steered: Callable[[], Iterable[Steering]] = tuple
+        self.another_model: Callable[[], Model | None] = lambda: None
         self._sink = sink
         self._max_steps = max_steps
         self._limits = limits or Limits()
@@ -188,6 +192,8 @@ class Loop:
     async def _steps(self, model: Model, outcome: Outcome, asked: Message) -> None:
         enough = self._limits.compact_at * model.window  # tokens, from which on there is to be a summary
         for step in count(1):
+            if (another := self.another_model() or model) is not model:
+                model, enough = another, self._limits.compact_at * another.window
             if step > self._max_steps:
                 raise ProviderError(
                     f"stopped after {self._max_steps} steps: the model kept calling tools",

@@ -12,8 +12,10 @@ import msgspec
 from zotd import __version__
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.capabilities import declared
+from zotd.daemon.compact_service import COMPACT_METHODS
 from zotd.daemon.export_service import EXPORT_METHODS
 from zotd.daemon.extension_service import EXTENSION_METHODS
+from zotd.daemon.model_service import MODEL_METHODS
 from zotd.daemon.params_to_spec import directory
 from zotd.daemon.project_service import PROJECT_METHODS
 from zotd.daemon.session_service import SESSION_METHODS
@@ -75,11 +77,13 @@ METHODS: dict[str, Method] = {
     "exit": leave,
     "notes/clear": notes_clear,
     **SESSION_METHODS,
+    **COMPACT_METHODS,
     **VIEW_METHODS,
     **EXPORT_METHODS,
     **TURN_METHODS,
     **EXTENSION_METHODS,
     **PROJECT_METHODS,
+    **MODEL_METHODS,
 }
 
 LATER: dict[str, dict[str, object]] = {

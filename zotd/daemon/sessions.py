@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zotd.agent.loop import Model
-from zotd.agent.ports import Provider, Tool
+from zotd.agent.ports import Provider, ProviderError, Tool
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
+from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
@@ -24,6 +25,8 @@ from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
+from zotd.store.catalog import SessionStore
+from zotd.store.errors import OpenAlready, StoreError
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.changes import Changes
 from zotd.tools.skill import SkillTool
@@ -45,32 +48,55 @@ class Sessions:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
+        self._stores: dict[Path, SessionStore] = {}
+        self._loading: dict[Path, asyncio.Task[Session | Exception]] = {}
+        self._closing: dict[str, asyncio.Future[None]] = {}
+        self._closed: dict[str, SessionSpec] = {}
 
     @property
     def limits(self) -> Limits:
         return self._limits
 
+    def store(self, home: Path) -> SessionStore:
+        """The saved sessions of a home."""
+        if home not in self._stores:
+            self._stores[home] = SessionStore(home, self._limits)
+        return self._stores[home]
+
     def open(self, spec: SessionSpec, *, late: bool = False) -> Session:
-        """A new session. `start` loads its extensions; prompts wait for them.
+        """A session: a new one, or one that goes on from the file that the spec names. `start` loads its
+        extensions; prompts wait for them.
 
-        late: missing credentials fail the first turn, not this call, so that a client can still give them.
+        late: missing credentials, and a saved session's provider that cannot be used, fail the first turn,
+        not this call, so that a client can still mend it.
 
-        Raises NoCredentials, BadChoice or ScriptError when the spec names no usable model, and
-        BadChoice for an unknown tool.
+        Raises NoCredentials, BadChoice or ScriptError when the spec names no usable model, BadChoice for an
+        unknown tool, and StoreError for a file that cannot be gone on with.
         """
+        return self.make(spec, begin(spec, self._limits), late=late)
+
+    def make(self, spec: SessionSpec, beginning: Beginning, *, late: bool = False) -> Session:
+        """As `open`, from a beginning that is at hand."""
         try:
-            choice, provider = (choice := chosen(spec)), self._providers.open(choice, spec.script)
-        except NoCredentials as missing:
-            if not late:
-                raise
-            choice, provider = Choice(spec.provider, spec.model), Unavailable(str(missing))
+            return self._make(spec, beginning, late)
+        except BaseException:
+            beginning.give_up()
+            raise
+
+    def _make(self, spec: SessionSpec, beginning: Beginning, late: bool) -> Session:
+        if beginning.session_id in self._open:
+            raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
+        if beginning.saved is not None:
+            spec = continued(spec, beginning.saved)
+        choice, provider = self._model_of(spec, beginning, late)
         spec, _ = looked_up(spec)
         briefing = Briefing(spec, self._limits)
         changes = Changes(spec.cwd, self._limits)
         builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits, changes), SkillTool(briefing)]
         tools = _selected(builtin, spec.tools)
+        beginning.name_model(spec, choice.provider, choice.model)
         session = Session(
-            session_id=str(uuid.uuid4()),
+            session_id=beginning.session_id,
             cwd=spec.cwd,
             provider=choice.provider,
             model=_model(choice, provider, spec, briefing.prompt(tools.values(), able=choice.tools)),
@@ -79,11 +105,31 @@ class Sessions:
             max_steps=spec.max_steps or self._limits.max_steps,
             tasks=self._tasks,
             trusted=spec.trusted,
+            beginning=beginning,
             changes=changes,
         )
-        self._open[session.id] = (session, spec, builtin)
+        if beginning.saved is not None:
+            session.toolbox.activate(beginning.saved.added_tools)
+        self._open[session.id] = (session, replace(spec, saved=session.path), builtin)
         self._briefings[session.id] = briefing
         return session
+
+    def _model_of(self, spec: SessionSpec, beginning: Beginning, late: bool) -> tuple[Choice, Provider]:
+        """What answers. One that cannot be had is stood in for, if that may be known late."""
+        try:
+            choice = chosen(spec)
+            return choice, self._providers.open(choice, spec.script)
+        except (NoCredentials, BadChoice, ProviderError) as wrong:
+            if isinstance(wrong, NoCredentials):
+                reason = str(wrong)
+            elif (saved := beginning.saved) is not None:
+                used = f"provider {saved.provider}, model {saved.model}"
+                reason = f"{wrong}. The session used {used}: choose others to go on"
+            else:
+                raise
+            if not late:
+                raise type(wrong)(reason) from None
+            return Choice(spec.provider, spec.model), Unavailable(reason)
 
     def start(self, session: Session) -> None:
         """Begin loading the session's extensions, once whoever wants their notes is attached."""
@@ -101,6 +147,8 @@ class Sessions:
             shared=self._sharing,
         )
         session.connect(host)
+        for complaint in session.complaints:
+            session.publish(ExtNotify(extension="zotd", level="warn", message=printable(complaint)))
         session.loading = session.tasks.create_task(session.load(), name="start of extensions")
 
     def _sharing(self) -> SharedExtensions:
@@ -154,7 +202,7 @@ class Sessions:
                 return
 
     def _brief(self, session: Session, complaints: list[str]) -> None:
-        """Skills and instructions were read again: from the next turn on the model knows them."""
+        """Skills and instructions were read again: from its next call on the model knows them."""
         briefing, (_, spec, builtin) = self._briefings[session.id], self._open[session.id]
         told = complaints[: self._limits.complaints_told]
         if left := len(complaints) - len(told):
@@ -194,16 +242,23 @@ class Sessions:
         found = [(located.name, located.directory) for located in extensions_of(spec).found]
         return await asyncio.to_thread(find_themes, spec.home, found, self._limits.theme_bytes)
 
-    def set_model(self, session: Session, model: str) -> None:
-        """Another model of the same provider from the next turn on. Raises as `open` does."""
+    def set_model(self, session: Session, model: str, provider: str = "") -> None:
+        """Another model, of another provider where one is named, from the next call of a model on.
+
+        model: empty for the provider's first one. Raises as `open` does.
+        """
         _, spec, builtin = self._open[session.id]
-        spec = replace(spec, provider=session.provider, model=model, reasoning=session.model.reasoning)
+        provider, current = provider or session.provider, session.model.provider
+        if provider != session.provider:
+            spec = replace(spec, given_to=spec.given_to or session.provider)
+        spec = replace(spec, provider=provider, model=model, reasoning=session.model.reasoning)
         choice = chosen(spec)
         # A model file is a process of its own; elsewhere one provider serves every model of its API.
-        provider = self._providers.open(choice) if choice.weights is not None else session.model.provider
+        if choice.provider != current.id or choice.weights is not None:
+            current = self._providers.open(choice, spec.script if choice.provider == "scripted" else None)
         tools = _selected(builtin, spec.tools).values()
         system = self._briefings[session.id].prompt(tools, able=choice.tools)
-        session.model = _model(choice, provider, spec, system)
+        session.provider, session.model = choice.provider, _model(choice, current, spec, system)
         self._open[session.id] = (session, spec, builtin)
         if session.host is not None:
             session.host.use_model(session.provider, session.model.id)
@@ -215,26 +270,91 @@ class Sessions:
             session.detach(client)
             return
         session.detach(client)
-        if not session.clients and session.id in self._open and session.id not in self._leaving:
+        self._expire_later(session)
+
+    def _expire_later(self, session: Session) -> None:
+        """Close a session that nobody sees, unless somebody comes meanwhile."""
+        if not session.clients and session.id in self._open:
+            if (before := self._leaving.pop(session.id, None)) is not None:
+                before.cancel()
             task = self._tasks.create_task(self._expire(session), name=f"expiry of {session.id}")
             self._leaving[session.id] = task
 
     async def _expire(self, session: Session) -> None:
-        """Close a session that nobody has come back to."""
-        try:
+        while not session.clients and session.id in self._open:
             await session.settled()
             await asyncio.sleep(self._limits.orphan_s)
-        finally:
-            del self._leaving[session.id]
-        if not session.clients and not session.busy:
-            await self.close(session)
+            if not session.clients and not session.busy:
+                self._leaving.pop(session.id, None)
+                await self.close(session)
 
     async def close(self, session: Session) -> None:
-        """Abort its turn, stop its extensions, end what its shell commands left behind."""
-        if (entry := self._open.pop(session.id, None)) is not None:
+        """Abort its turn, stop its extensions, end what its shell commands left behind.
+
+        What it was made from stays in memory: a saved one can be opened again as it was.
+        """
+        if (entry := self._open.pop(session.id, None)) is None:
+            return
+        closing = self._closing[session.id] = asyncio.get_running_loop().create_future()
+        try:
+            saved = session.log is not None and session.log.saved
             await session.close()
             del self._briefings[session.id]
             await close_tools(entry[2])
+        finally:
+            del self._closing[session.id]
+            closing.set_result(None)
+        if saved:
+            self._closed[session.id] = entry[1]
+            while len(self._closed) > self._limits.closed_kept:
+                del self._closed[next(iter(self._closed))]
+
+    # Going on with saved ones
+
+    async def reopen(self, session_id: str, spec: SessionSpec) -> Session:
+        """The session of that id, or with an id that begins so: as it is open, or else from its file.
+
+        spec: for one that this process has not had open before. Raises as `load` does.
+        """
+        if (session := self.get(session_id)) is not None:
+            return session
+        path = await asyncio.to_thread(self.store(spec.home).find, session_id)
+        return await self.load(replace(spec, saved=path, ephemeral=False))
+
+    async def load(self, spec: SessionSpec) -> Session:
+        """The session of the file that a spec names: the one that is open, or one that goes on from it.
+
+        Its extensions do not run before `start`. Who has no client then is closed after a while.
+        Raises StoreError, and BadChoice for an unknown tool.
+        """
+        assert spec.saved is not None
+        key = await asyncio.to_thread(spec.saved.resolve)
+        loading = self._loading.get(key)
+        if loading is None:
+            loading = self._tasks.create_task(self._load(spec, key), name="load of a session")
+            self._loading[key] = loading
+        # Whoever gives up waiting leaves it to the others.
+        loaded = await asyncio.shield(loading)
+        if isinstance(loaded, Exception):
+            raise loaded
+        return loaded
+
+    async def _load(self, spec: SessionSpec, key: Path) -> Session | Exception:
+        """The error comes back as it is: a task that fails is a mistake of ours, which this is not."""
+        try:
+            for session, _, _ in tuple(self._open.values()):
+                if (log := session.log) is not None and log.saved and log.path.resolve() == key:
+                    return session
+            while self._closing:
+                await asyncio.wait(self._closing.values())
+            beginning = await asyncio.to_thread(begin, spec, self._limits)
+            session = self.make(self._closed.pop(beginning.session_id, spec), beginning, late=True)
+            self._expire_later(session)
+            return session
+        except (StoreError, BadChoice, OSError) as wrong:
+            return wrong
+        finally:
+            del self._loading[key]
 
     async def close_all(self) -> None:
         for task in self._leaving.values():

@@ -25,6 +25,7 @@ class SessionSpec:
     trusted: whether the project's own extensions may run.
     asks_trust: whether `trusted` is what the user has said of `cwd`, looked up when extensions are loaded.
     max_steps: model calls in one turn, 0 for the default limit.
+    given_to: provider that `base_url` and `api_key` are for, where another one was chosen since.
     ephemeral: whether it is never saved.
     saved: the file to go on with, or to make where there is none; None for a new one in its usual place.
     """
@@ -48,18 +49,25 @@ class SessionSpec:
     trusted: bool = True
     asks_trust: bool = False
     max_steps: int = 0
+    given_to: str = ""
     ephemeral: bool = False
     saved: Path | None = None
 
 
 def chosen(spec: SessionSpec) -> Choice:
     """The model that a spec names. Raises NoCredentials and BadChoice."""
+    base_url, api_key = access(spec, spec.provider)
     return choose(
         provider=spec.provider,
         model=spec.model,
-        base_url=spec.base_url,
-        api_key=spec.api_key,
+        base_url=base_url,
+        api_key=api_key,
         environ=spec.environ,
         home=spec.home,
         cwd=spec.cwd,
     )
+
+
+def access(spec: SessionSpec, provider: str) -> tuple[str, Secret | None]:
+    """The base URL and key that were given for a provider, if they were for that one."""
+    return (spec.base_url, spec.api_key) if spec.given_to in ("", provider) else ("", None)

@@ -316,6 +316,7 @@ class ZotFront:
             self._refuse(command, str(problem))
         else:
             self._reply(command, {"model": session.model.id})
+            session.changed()
 
     def _set_reasoning(self, command: Command, session: Session) -> None:
         from dataclasses import replace
@@ -326,6 +327,7 @@ class ZotFront:
             return
         session.model = replace(session.model, reasoning=SAME.get(level, level))
         self._reply(command, {"reasoning": session.model.reasoning})
+        session.changed()
 
     async def _get_commands(self, command: Command, session: Session) -> None:
         await session.loaded()

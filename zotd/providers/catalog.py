@@ -14,7 +14,14 @@ from typing import Final
 from zotd.base.secret import Secret
 from zotd.providers.weights import KNOWN, known
 
-PROVIDERS: Final = ("scripted", "local", "ollama", "openai-compatible")
+PROVIDERS: Final = {
+    "scripted": "Scripted answers",
+    "local": "A model in zotd itself",
+    "ollama": "Ollama",
+    "openai-compatible": "OpenAI, and servers of its Chat Completions API",
+}
+"""Ids of providers, and their names for people."""
+WITH_URL: Final = ("ollama", "openai-compatible")  # those that `--base-url` means something to
 OPENAI_URL: Final = "https://api.openai.com/v1"
 OLLAMA_URL: Final = "http://127.0.0.1:11434/v1"
 OLLAMA_PORT: Final = 11434
@@ -156,17 +163,37 @@ def _installed(model: str, path: Path) -> Choice:
 def _openai_compatible(
     model: str, base_url: str, api_key: Secret | None, environ: Mapping[str, str]
 ) -> Choice:
+    url, key, key_source = _openai_access(base_url, api_key, environ)
+    if url == OPENAI_URL and not key:
+        raise NoCredentials(_ways(f"{OPENAI_URL} needs a key"))
+    _require_model("openai-compatible", model, f"curl {url}/models")
+    return Choice("openai-compatible", model, url, key, key_source, name=model)
+
+
+def _openai_access(
+    base_url: str, api_key: Secret | None, environ: Mapping[str, str]
+) -> tuple[str, Secret | None, str]:
+    """The address, the key, and where the key came from."""
     key, key_source = api_key, "--api-key" if api_key else ""
     if not key and (text := environ.get("OPENAI_API_KEY")):
         key, key_source = Secret(text), "OPENAI_API_KEY"
     url, url_source = base_url, "--base-url"
     if not url:
         url, url_source = environ.get("OPENAI_BASE_URL", ""), "OPENAI_BASE_URL"
-    url = _checked_url(url, url_source) if url else OPENAI_URL
-    if url == OPENAI_URL and not key:
-        raise NoCredentials(_ways(f"{OPENAI_URL} needs a key"))
-    _require_model("openai-compatible", model, f"curl {url}/models")
-    return Choice("openai-compatible", model, url, key, key_source, name=model)
+    return (_checked_url(url, url_source) if url else OPENAI_URL), key, key_source
+
+
+def credentials(
+    provider: str, base_url: str, api_key: Secret | None, environ: Mapping[str, str]
+) -> tuple[bool, str]:
+    """Whether a provider can be asked, and the flag or variable that its key came from, empty without one.
+
+    Raises BadChoice for an address that is none.
+    """
+    if provider == "openai-compatible":
+        url, key, source = _openai_access(base_url, api_key, environ)
+        return bool(key) or url != OPENAI_URL, source
+    return True, "--api-key" if provider == "ollama" and api_key else ""
 
 
 def _require_model(provider: str, model: str, where: str) -> None:
