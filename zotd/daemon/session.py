@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.agent.loop import Loop, Model, Outcome
-from zotd.agent.ports import Tool
+from zotd.agent.ports import NotKept, Tool
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.admission import Admission
+from zotd.daemon.beginning import Beginning
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
 from zotd.daemon.turn_queue import TurnQueue
@@ -63,26 +64,30 @@ class Session:
         max_steps: int,
         tasks: Tasks,
         trusted: bool = True,
-        ephemeral: bool = True,
+        beginning: Beginning | None = None,
         budget: Budget | None = None,
         changes: Changes | None = None,
     ) -> None:
-        """budget: what the replay of all sessions may hold together. changes: what its tools tell of files.
-        Its own when absent.
+        """beginning: what it goes on from, and where it is saved; nothing and nowhere when absent. budget:
+        what the replay of all sessions may hold together, changes: what its tools tell of files, or its own.
         """
+        beginning = beginning or Beginning.ephemeral()
         self.id = session_id
         self.epoch = uuid.uuid4().hex
         self.cwd = cwd
         self.trusted = trusted
-        self.ephemeral = ephemeral
-        self.path: Path | None = None
-        self.title = ""
+        self.log = beginning.log
+        self.ephemeral = self.log is None
+        self.path = self.log.path if self.log is not None else None
+        self.title = beginning.title
+        self.complaints = beginning.complaints
         self.provider = provider
         self.model = model
         self.limits = limits
         self.changes = changes or Changes(cwd, limits)
-        self.created = now()
+        self.created = beginning.created
         self.transcript = Transcript(now)
+        beginning.restore(self.transcript)
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
         self.clients: list[Client] = []
@@ -91,10 +96,11 @@ class Session:
         self._ring = Ring(limits, budget or Budget(limits.replay_bytes_of_all))
         self.toolbox = Toolbox(tools)
         self._loop = Loop(self.transcript, self.toolbox, self, max_steps, limits)
+        self._loop.another_model = lambda: self.model
         self.tasks = Watched(tasks, self._mistaken)
         self.turns = TurnQueue(self._loop, limits, self.tasks, self.publish, self._work)
         self.commands = Commands(self, tasks)
-        self.view = SessionView(self._picture(self.created), limits)
+        self.view = SessionView(self._picture(beginning.updated), limits)
         self.notes = Notes(self.publish, self.view.notes, limits.notes_kept)
         self._crowded = False  # whether it was told that prompts are dropped
         self._closing = False
@@ -165,6 +171,7 @@ class Session:
 
     def _picture(self, updated: str, standing: SessionInfo | None = None) -> SessionInfo:
         """The session as it is. standing: what its events told so far."""
+        used = standing.context.used if standing and self.transcript.messages else self.transcript.used
         return SessionInfo(
             session_id=self.id,
             epoch=self.epoch,
@@ -187,10 +194,7 @@ class Session:
             partial_text=standing.partial_text if standing is not None else None,
             queue=self.turns.rows(),
             usage=self.transcript.usage,
-            context=ContextUse(
-                used=standing.context.used if standing is not None and self.transcript.messages else 0,
-                window=self.model.window,
-            ),
+            context=ContextUse(used, self.model.window),
             notes=standing.notes if standing is not None else [],
             panels=standing.panels if standing is not None else [],
             extensions=self.host.states() if self.host is not None else [],
@@ -323,7 +327,10 @@ class Session:
         """Start over with an empty conversation. Refused (False) while a turn runs."""
         if self.busy:
             return False
-        self.transcript.clear()
+        try:
+            self.transcript.clear()
+        except NotKept as refused:
+            self.failed("zotd", str(refused))
         self.notes.clear()
         self.changed()
         return True
@@ -374,6 +381,8 @@ class Session:
         if self.host is not None:
             await self.host.stop()
         self._ring.clear()
+        if self.log is not None:
+            self.log.close()
 
     def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
         begin = lambda: self.commands.start(turn, invocation)  # noqa: E731 - one call, one place
@@ -386,4 +395,4 @@ class Session:
             return self._loop.compact(turn.id, self.model, turn.compact)
         self.notes.prompted()
         self.changes.begin(turn.id, turn.dirty_files)
-        return self._loop.run(turn.id, turn.content, self.model, turn.client)
+        return self._loop.run(turn.id, turn.content, self.model, turn.client, turn.key)

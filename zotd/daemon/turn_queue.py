@@ -207,7 +207,7 @@ class TurnQueue:
     def _aborted(self, turn: Turn) -> Outcome:
         """A turn that never ran, told to its end."""
         if turn.compact is None:
-            return self._loop.aborted(turn.id, turn.content, turn.client)
+            return self._loop.aborted(turn.id, turn.content, turn.client, turn.key)
         self._publish(Done(turn_id=turn.id, stop="aborted"))
         return Outcome("aborted")
 

@@ -42,6 +42,13 @@ class SessionLocked(StoreError):
         self.pid = pid
 
 
+class OpenAlready(StoreError):
+    """This process has a session of that id open, from another file: one of them is a copy."""
+
+    kind = "session_locked"
+    hint = "close the other one, or import the file: that gives it an id of its own"
+
+
 class BadSessionFile(StoreError):
     """The file holds no session. `line` is counted from 1, 0 where the whole file is meant."""
 

@@ -1,0 +1,126 @@
+"""Owns what a session begins with: nothing, or what its file says; and the file it is written to."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from zotd import __version__
+from zotd.agent.transcript import Transcript
+from zotd.base.clock import now, stamp
+from zotd.base.limits import Limits
+from zotd.daemon.spec import SessionSpec
+from zotd.protocol.content import Message
+from zotd.providers.catalog import WITH_URL
+from zotd.store.catalog import SessionStore
+from zotd.store.log import SessionLog, torn_path
+from zotd.store.rows import missing_results
+from zotd.store.saved import Saved
+
+
+@dataclass(slots=True)
+class Beginning:
+    """What a session is made from besides its spec.
+
+    path: where it is saved, None for nowhere. log: that file once it can be written. saved: what it says.
+    created, updated: RFC 3339 UTC.
+    """
+
+    session_id: str
+    created: str
+    updated: str
+    path: Path | None = None
+    log: SessionLog | None = None
+    saved: Saved | None = None
+    complaints: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def ephemeral(saved: Saved | None = None) -> Beginning:
+        """Saved nowhere. saved: what it goes on from all the same."""
+        return Beginning(str(uuid.uuid4()), time := now(), time, saved=saved)
+
+    @property
+    def title(self) -> str:
+        return self.saved.title if self.saved is not None else ""
+
+    def name_model(self, spec: SessionSpec, provider: str, model: str) -> None:
+        """Who answers: a new file begins with it, one that goes on has it from here on."""
+        if self.log is not None:
+            self.log.use(provider, model, spec.reasoning)
+        elif self.path is not None:
+            meta = {
+                "id": self.session_id,
+                "cwd": str(spec.cwd),
+                "model": model,
+                "provider": provider,
+                "started": self.created,
+                "version": __version__,
+            }
+            self.log = SessionLog.new(self.path, meta, spec.reasoning)
+
+    def restore(self, transcript: Transcript) -> None:
+        """Give a transcript what there is, with a result for every call, and write down what it gets."""
+        if (saved := self.saved) is not None:
+            messages = list(saved.messages)
+            if results := missing_results(saved):
+                messages.append(message := Message("tool", results, now()))
+                if self.log is not None:
+                    self.log.later(message)
+                self.complaints.append(
+                    f"zotd ended while tools ran: {len(results)} calls have no result of their own"
+                )
+            transcript.restore(messages, saved.first_id, saved.usage, saved.used)
+        transcript.record = self.log
+
+    def give_up(self) -> None:
+        """No session is made of it."""
+        if self.log is not None:
+            self.log.close()
+
+
+def begin(spec: SessionSpec, limits: Limits) -> Beginning:
+    """What a session of a spec begins with. Reads and locks the file, if it is to go on with one.
+
+    Raises NoSession, SessionLocked and BadSessionFile.
+    """
+    if spec.ephemeral:
+        return Beginning.ephemeral()
+    path = spec.saved
+    if path is not None and path.exists():
+        log, saved = SessionLog.open(path, limits)
+        changed = stamp(path.stat().st_mtime_ns)
+        complaints = _complaints(path, saved)
+        return Beginning(saved.session_id, saved.started or changed, changed, path, log, saved, complaints)
+    session_id, started = str(uuid.uuid4()), now()
+    if path is None:
+        path = SessionStore(spec.home, limits).new_path(spec.cwd, session_id, started)
+    return Beginning(session_id, started, started, path)
+
+
+def continued(spec: SessionSpec, saved: Saved) -> SessionSpec:
+    """The spec that a saved session goes on with: what it names itself comes before what the file says."""
+    provider, model = spec.provider, spec.model
+    elsewhere = model.lower().endswith(".gguf") or (spec.base_url and saved.provider not in WITH_URL)
+    if not provider and not elsewhere:
+        provider = saved.provider
+    if provider == saved.provider:
+        model = model or saved.model
+    cwd = saved.cwd if saved.cwd.is_absolute() and saved.cwd.is_dir() else spec.cwd
+    reasoning = spec.reasoning or saved.reasoning
+    return replace(spec, provider=provider, model=model, reasoning=reasoning, cwd=cwd)
+
+
+def _complaints(path: Path, saved: Saved) -> list[str]:
+    """What is to be said of a file that is not whole."""
+    said = []
+    if saved.torn:
+        said.append(
+            f"the last line of {path} was cut off: "
+            f"its {len(saved.torn)} bytes are set aside in {torn_path(path)}"
+        )
+    if saved.skipped:
+        line, why = saved.skipped[0]
+        more = f", and {len(saved.skipped) - 1} more lines" if len(saved.skipped) > 1 else ""
+        said.append(f"line {line} of {path} is left out: {why}{more}")
+    return said
