@@ -11,12 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zotd.base.limits import Limits
 from zotd.base.reasoning import LEVELS, SAME
 from zotd.base.secret import Secret
 from zotd.daemon.calls import Refused
 from zotd.daemon.connection import PREFACE_VERSION, BadPreface
 from zotd.daemon.params_to_spec import directory, environment
 from zotd.daemon.spec import SessionSpec
+from zotd.protocol.rpc_errors import REFUSED
+from zotd.store.catalog import SessionStore
+from zotd.store.errors import StoreError
 from zotd.wire.codec import json_name
 from zotd.wire.peer import INVALID_PARAMS, problem
 
@@ -137,6 +141,30 @@ def _script(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
     return replace(spec, script=_under(spec, text, path) if text else None)
 
 
+def _session(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
+    """A file, which has a slash or ends in `.jsonl`, or the beginning of an id."""
+    word = _text(value, path)
+    if not word:
+        return _newest(spec, True, path)
+    if "/" in word or word.endswith(".jsonl"):
+        return replace(spec, saved=_under(spec, word, path), ephemeral=False)
+    return _saved(spec, path, lambda store: store.find(word))
+
+
+def _newest(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
+    """The session of the folder that was used last; a new one where there is none."""
+    if not _switch(value, path):
+        return spec
+    return _saved(spec, path, lambda store: store.latest(spec.cwd))
+
+
+def _saved(spec: SessionSpec, path: str, find: Callable[[SessionStore], Path | None]) -> SessionSpec:
+    try:
+        return replace(spec, saved=find(SessionStore(spec.home, Limits())), ephemeral=False)
+    except StoreError as no:
+        raise BadPreface(REFUSED, f"{path}: {no}", problem(no.kind, no.hint, path=path)) from None
+
+
 def _extensions(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
     return replace(spec, extensions=tuple(_under(spec, text, path) for text in _texts(value, path)))
 
@@ -167,6 +195,10 @@ _FLAGS: dict[str, _Flag] = {
     "no_ext": _turns(discover_extensions=False),
     "no_extensions": _turns(discover_extensions=False),
     "script": _script,
+    "session": _session,
+    "continue": _newest,
+    "resume": _newest,
+    "no_session": _turns(ephemeral=True, saved=None),
     "max_steps": _sets("max_steps", _steps),
 }
 """How each flag changes a spec. The names are those of the command line, both where one has two."""
