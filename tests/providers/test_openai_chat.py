@@ -156,6 +156,20 @@ async def test_temperature_is_sent_when_given(http: Http, model_server: ModelSer
     assert "authorization" not in model_server.requests[0]["headers"]
 
 
+async def test_what_the_user_says_at_once_is_one_row(chat: OpenAIChat, model_server: ModelServer) -> None:
+    model_server.say(delta("stop", content="x"))
+    picture = Image("image/png", "aGk=")
+    thought = Message("assistant", [Thinking("cut off")], "")
+    await answer(chat, asking(user(Text("a summary")), user(Text("failed")), thought, user(Text("again"))))
+    await answer(chat, asking(user(Text("look")), user(picture), user(Text("there"))))
+    first, second = (
+        [row["content"] for row in request["body"]["messages"]] for request in model_server.requests
+    )
+    assert first == ["a summary\n\nfailed\n\nagain"]
+    assert [part.get("text") for part in second[0]] == ["look", None, "there"]
+    assert len(second) == 1
+
+
 async def test_a_conversation_becomes_rows_with_pictures_after_the_results(
     chat: OpenAIChat, model_server: ModelServer
 ) -> None:

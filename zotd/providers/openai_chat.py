@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -165,7 +165,7 @@ def request_body(request: ModelRequest, temperature: float | None = None) -> dic
         "model": request.model,
         "messages": [
             *_system(request.system),
-            *(row for message in request.messages for row in _rows(message)),
+            *_in_turns(row for message in request.messages for row in _rows(message)),
         ],
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -206,6 +206,27 @@ def _rows(message: Message) -> Iterator[dict[str, Any]]:
                 "role": "user",
                 "content": _content([Text("Pictures from the tool results above:"), *pictures]),
             }
+
+
+def _in_turns(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows, those of the user that follow one another as one: many chat templates take no others."""
+    joined: list[dict[str, Any]] = []
+    for row in rows:
+        if joined and row["role"] == joined[-1]["role"] == "user":
+            joined[-1] = {"role": "user", "content": _together(joined[-1]["content"], row["content"])}
+        else:
+            joined.append(row)
+    return joined
+
+
+def _together(one: str | list[dict[str, Any]], other: str | list[dict[str, Any]]) -> Any:
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    return [
+        part
+        for content in (one, other)
+        for part in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
+    ]
 
 
 def _assistant(message: Message) -> Iterator[dict[str, Any]]:
