@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute, zot_home
-from zotd.cli.console import complain, local_time, put, put_json, put_table, unbroken
+from zotd.cli.console import complain, escaped, local_time, put, put_json, put_table, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
 from zotd.cli.which import file_of, name_of, short
 from zotd.protocol.session_methods import SessionRow
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         return 0
     try:
         known = parser.parse_args(argv)
-        errand = _Errand(zot_home(), known)
+        errand = _errand(known)
         return unbroken(lambda: known.run(errand))
     except (UsageError, argparse.ArgumentError, NoSession, Ambiguous, NoMessage) as wrong:
         complain(f"sessions: {_told(wrong)}")
@@ -45,6 +45,14 @@ def main(argv: list[str]) -> int:
     except (StoreError, NotKept, OSError) as failure:
         complain(f"sessions: {_told(failure)}")
         return 1
+
+
+def _errand(known: argparse.Namespace) -> _Errand:
+    """What to do and where. Raises UsageError."""
+    try:
+        return _Errand(zot_home(), absolute(getattr(known, "cwd", None) or ".", "--cwd"), known)
+    except OSError as wrong:
+        raise UsageError(str(wrong)) from None
 
 
 def _told(wrong: Exception) -> str:
@@ -58,11 +66,11 @@ def _told(wrong: Exception) -> str:
 class _Errand:
     """What every command works with."""
 
-    def __init__(self, home: Path, known: argparse.Namespace) -> None:
+    def __init__(self, home: Path, cwd: Path, known: argparse.Namespace) -> None:
         self.known = known
+        self.cwd = cwd
         self.limits = Limits()
         self.store = SessionStore(home, self.limits)
-        self.cwd = absolute(getattr(known, "cwd", None) or ".", "--cwd")
 
     def file(self, word: str) -> Path:
         return file_of(self.store, word)
@@ -130,24 +138,23 @@ def _show(errand: _Errand) -> int:
 
 
 def _export(errand: _Errand) -> int:
-    from zotd.agent.transcript import shown
+    from zotd.daemon.calls import Refused
+    from zotd.daemon.export_service import for_people, write_new
     from zotd.store.export import export
 
     known = errand.known
     saved = errand.store.read(errand.file(known.session))
-    saved = replace(saved, messages=[shown(message) for message in saved.messages])
-    suffix = Path(known.output or "").suffix.lower()
-    form: Format = known.format or _FORMATS.get(suffix, "jsonl")
+    saved = replace(saved, messages=[for_people(message) for message in saved.messages])
+    form: Format = known.format or _FORMATS.get(Path(known.output or "").suffix.lower(), "jsonl")
     content = export(saved, form, str(Path.home()), errand.limits)
     if known.output is None:
         return errand.answer({"content": content}, content.removesuffix("\n"))
     path = absolute(known.output, "-o")
     try:
-        with path.open("x", encoding="utf-8", errors="replace") as file:
-            file.write(content)
-    except FileExistsError:
-        raise OSError(f"{path} exists already: remove it, or name another file") from None
-    return errand.answer({"path": str(path)}, str(path))
+        write_new(path, content.encode())
+    except Refused as no:
+        raise OSError(f"{no}; {no.hint}" if no.hint else str(no)) from None
+    return errand.answer({"path": str(path)}, escaped(str(path), ""))
 
 
 def _import(errand: _Errand) -> int:
@@ -169,7 +176,7 @@ def _fork(errand: _Errand) -> int:
 def _made(errand: _Errand, path: Path) -> int:
     """Tell of a session that is new."""
     row = errand.store.row(path)
-    return errand.answer({"session": to_wire(row)}, f"{short(row.session_id)}  {path}")
+    return errand.answer({"session": to_wire(row)}, f"{short(row.session_id)}  {escaped(str(path), '')}")
 
 
 def _rename(errand: _Errand) -> int:
