@@ -200,7 +200,22 @@ def test_the_zot_dialect_answers_a_second_one_when_its_turn_comes_and_an_abort_a
     assert frames[0]["id"] == 2
 
 
-def test_print_mode_prints_the_summary(machine: Machine) -> None:
+def test_a_saved_session_goes_on_with_what_is_known_of_its_window(machine: Machine) -> None:
+    flags = [*machine.script(FULL, GIST), "--model", "scripted:1000"]
+    assert machine.run("-p", *flags, "one", stdin=None).stdout == "ok\n"
+    (path,) = (machine.home / "sessions").rglob("*.jsonl")
+    before = path.read_bytes()
+    events, result, code = machine.json("--continue", *flags, "two")
+    assert (result["text"], code) == ("ok", 0)
+    assert types(events).count("compact_done") == 1
+    assert path.read_bytes().startswith(before)
+    done = machine.run("--continue", "-p", *flags, "/compact", "names", stdin=None)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the gist\n", "")
+    kinds = [json.loads(line)["type"] for line in path.read_bytes().splitlines()]
+    assert kinds.count("compaction") == 2
+
+
+def test_print_mode_fails_when_there_is_nothing_to_summarise(machine: Machine) -> None:
     done = machine.run("-p", *machine.script(GIST), "/compact", stdin=None)
     assert (done.returncode, done.stdout) == (1, "")
     assert "nothing to compact" in done.stderr
