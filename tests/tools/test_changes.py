@@ -31,6 +31,7 @@ class Folder:
         self.cwd = root / "work"
         self.cwd.mkdir()
         self.kept = kept
+        (root / "s").mkdir()
         self.reopen()
 
     def reopen(self, **limits: int) -> None:
@@ -311,7 +312,7 @@ def test_the_index_stays_as_long_as_what_it_tells(lasting: Folder) -> None:
 
 def test_files_change_though_nothing_can_be_kept(lasting: Folder) -> None:
     assert lasting.kept is not None
-    lasting.kept.parent.write_text("no directory")
+    lasting.kept.parent.rmdir()
     lasting.turn("t1", a="1")
     assert lasting.text("a") == "1"
     with pytest.raises(TurnNotKept):

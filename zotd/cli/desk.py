@@ -99,13 +99,20 @@ class Desk:
         ]
 
     def open(self) -> Session:
-        return self._house.agents.sessions.open(self._spec)
+        sessions, saved = self._house.agents.sessions, self._spec.saved
+        # Who comes with the same flags, or names what another client works with, joins it.
+        joined = sessions.at(saved) if saved is not None else None
+        return joined or sessions.open(self._spec)
 
     def start(self, session: Session) -> None:
-        self._house.agents.sessions.start(session)
+        if session.host is None:
+            self._house.agents.sessions.start(session)
 
     def set_model(self, session: Session, model: str) -> None:
         self._house.agents.sessions.set_model(session, model)
+
+    def set_reasoning(self, session: Session, level: str) -> None:
+        self._house.agents.sessions.set_reasoning(session, level)
 
     async def leave(self, session: Session, client: Client) -> None:
         await self._house.agents.sessions.leave(session, client, private=self._house.private)

@@ -33,8 +33,7 @@ async def session_set(caller: Caller, params: s.SessionSet) -> Then:
             where = "$.provider" if provider and (not model or provider not in PROVIDERS) else "$.model"
             raise Refused(f"{where}: {wrong}", kind="invalid_params") from None
     if params.reasoning is not None:
-        level = SAME.get(params.reasoning, params.reasoning)
-        session.model = replace(session.model, reasoning=level)
+        caller.sessions.set_reasoning(session, SAME.get(params.reasoning, params.reasoning))
     # The news of it follows the answer.
     now = with_fields(
         session.info(),

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zotd.agent.loop import Model
-from zotd.agent.ports import Provider, ProviderError, Tool
+from zotd.agent.ports import Tool
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
+from zotd.daemon.answering import answering, model_of, write_down
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.session import Client, Session
@@ -22,11 +22,11 @@ from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
 from zotd.protocol.events import ExtNotify
-from zotd.providers.catalog import BadChoice, Choice, NoCredentials
+from zotd.providers.catalog import BadChoice
 from zotd.providers.registry import Providers
-from zotd.providers.unavailable import Unavailable
 from zotd.store.catalog import SessionStore
 from zotd.store.errors import OpenAlready, StoreError
+from zotd.store.log import undo_path
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.changes import Changes
 from zotd.tools.skill import SkillTool
@@ -88,10 +88,11 @@ class Sessions:
             raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
         if beginning.saved is not None:
             spec = continued(spec, beginning.saved)
-        choice, provider = self._model_of(spec, beginning, late)
+        choice, provider = answering(spec, self._providers, beginning.saved, late)
         spec, _ = looked_up(spec)
         briefing = Briefing(spec, self._limits)
-        changes = Changes(spec.cwd, self._limits)
+        kept = undo_path(beginning.path) if beginning.path is not None else None
+        changes = Changes(spec.cwd, self._limits, kept)
         builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits, changes), SkillTool(briefing)]
         tools = _selected(builtin, spec.tools)
         beginning.name_model(spec, choice.provider, choice.model)
@@ -99,7 +100,7 @@ class Sessions:
             session_id=beginning.session_id,
             cwd=spec.cwd,
             provider=choice.provider,
-            model=_model(choice, provider, spec, briefing.prompt(tools.values(), able=choice.tools)),
+            model=model_of(choice, provider, spec, briefing.prompt(tools.values(), able=choice.tools)),
             tools={tool.name: tool for tool in briefing.offered(tools.values())},
             limits=self._limits,
             max_steps=spec.max_steps or self._limits.max_steps,
@@ -113,23 +114,6 @@ class Sessions:
         self._open[session.id] = (session, replace(spec, saved=session.path), builtin)
         self._briefings[session.id] = briefing
         return session
-
-    def _model_of(self, spec: SessionSpec, beginning: Beginning, late: bool) -> tuple[Choice, Provider]:
-        """What answers. One that cannot be had is stood in for, if that may be known late."""
-        try:
-            choice = chosen(spec)
-            return choice, self._providers.open(choice, spec.script)
-        except (NoCredentials, BadChoice, ProviderError) as wrong:
-            if isinstance(wrong, NoCredentials):
-                reason = str(wrong)
-            elif (saved := beginning.saved) is not None:
-                used = f"provider {saved.provider}, model {saved.model}"
-                reason = f"{wrong}. The session used {used}: choose others to go on"
-            else:
-                raise
-            if not late:
-                raise type(wrong)(reason) from None
-            return Choice(spec.provider, spec.model), Unavailable(reason)
 
     def start(self, session: Session) -> None:
         """Begin loading the session's extensions, once whoever wants their notes is attached."""
@@ -220,6 +204,15 @@ class Sessions:
         system = briefing.prompt(tools, able=session.model.tools)
         session.model = replace(session.model, system=system)
 
+    def start_once(self, session: Session) -> None:
+        """As `start`, for a session that others may have started, or closed, meanwhile."""
+        if session.id in self._open and session.host is None:
+            self.start(session)
+
+    def all(self) -> list[Session]:
+        """The open sessions."""
+        return [session for session, _, _ in self._open.values()]
+
     def get(self, session_id: str) -> Session | None:
         entry = self._open.get(session_id)
         return entry[0] if entry is not None else None
@@ -258,10 +251,16 @@ class Sessions:
             current = self._providers.open(choice, spec.script if choice.provider == "scripted" else None)
         tools = _selected(builtin, spec.tools).values()
         system = self._briefings[session.id].prompt(tools, able=choice.tools)
-        session.provider, session.model = choice.provider, _model(choice, current, spec, system)
+        session.provider, session.model = choice.provider, model_of(choice, current, spec, system)
         self._open[session.id] = (session, spec, builtin)
         if session.host is not None:
             session.host.use_model(session.provider, session.model.id)
+        write_down(session)
+
+    def set_reasoning(self, session: Session, level: str) -> None:
+        """Another level of reasoning, empty for off, from the next call of a model on."""
+        session.model = replace(session.model, reasoning=level)
+        write_down(session)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
         """A client has gone. A private session ends with it, and tells it how; another one goes on."""
@@ -281,12 +280,15 @@ class Sessions:
             self._leaving[session.id] = task
 
     async def _expire(self, session: Session) -> None:
-        while not session.clients and session.id in self._open:
-            await session.settled()
-            await asyncio.sleep(self._limits.orphan_s)
-            if not session.clients and not session.busy:
-                self._leaving.pop(session.id, None)
-                await self.close(session)
+        try:
+            while not session.clients and session.id in self._open:
+                await session.settled()
+                await asyncio.sleep(self._limits.orphan_s)
+                if not session.clients and not session.busy:
+                    await self.close(session)
+        finally:
+            if self._leaving.get(session.id) is asyncio.current_task():
+                del self._leaving[session.id]
 
     async def close(self, session: Session) -> None:
         """Abort its turn, stop its extensions, end what its shell commands left behind.
@@ -321,6 +323,14 @@ class Sessions:
         path = await asyncio.to_thread(self.store(spec.home).find, session_id)
         return await self.load(replace(spec, saved=path, ephemeral=False))
 
+    def at(self, path: Path) -> Session | None:
+        """The open session that is saved in a file."""
+        real = path.resolve()
+        for session, _, _ in self._open.values():
+            if (log := session.log) is not None and log.saved and log.path.resolve() == real:
+                return session
+        return None
+
     async def load(self, spec: SessionSpec) -> Session:
         """The session of the file that a spec names: the one that is open, or one that goes on from it.
 
@@ -342,9 +352,8 @@ class Sessions:
     async def _load(self, spec: SessionSpec, key: Path) -> Session | Exception:
         """The error comes back as it is: a task that fails is a mistake of ours, which this is not."""
         try:
-            for session, _, _ in tuple(self._open.values()):
-                if (log := session.log) is not None and log.saved and log.path.resolve() == key:
-                    return session
+            if (session := self.at(key)) is not None:
+                return session
             while self._closing:
                 await asyncio.wait(self._closing.values())
             beginning = await asyncio.to_thread(begin, spec, self._limits)
@@ -361,17 +370,6 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
         await self._providers.close()
-
-
-def _model(choice: Choice, provider: Provider, spec: SessionSpec, system: str) -> Model:
-    return Model(
-        provider=provider,
-        id=choice.model,
-        system=system,
-        reasoning=spec.reasoning,
-        window=choice.window,
-        tools=choice.tools,
-    )
 
 
 def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Tool]:

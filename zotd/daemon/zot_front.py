@@ -41,6 +41,7 @@ class Desk(Protocol):
     def open(self) -> Session: ...
     def start(self, session: Session) -> None: ...
     def set_model(self, session: Session, model: str) -> None: ...
+    def set_reasoning(self, session: Session, level: str) -> None: ...
     async def leave(self, session: Session, client: Client) -> None: ...
     def fatal(self, connection: Connection, message: str) -> None: ...
 
@@ -319,13 +320,11 @@ class ZotFront:
             session.changed()
 
     def _set_reasoning(self, command: Command, session: Session) -> None:
-        from dataclasses import replace
-
         level = command.params.get("reasoning")
         if level not in ("", *LEVELS):
             self._refuse(command, f"reasoning must be one of {', '.join(LEVELS)}, got {level!r}")
             return
-        session.model = replace(session.model, reasoning=SAME.get(level, level))
+        self._desk.set_reasoning(session, SAME.get(level, level))
         self._reply(command, {"reasoning": session.model.reasoning})
         session.changed()
 

@@ -25,7 +25,7 @@ from zotd.store.errors import (
     SessionLocked,
     StoreError,
 )
-from zotd.store.log import SessionLog, lock, private_directory, read_saved, torn_path
+from zotd.store.log import SessionLog, lock, private_directory, read_saved, torn_path, undo_path
 from zotd.store.saved import Saved
 from zotd.store.summary import Summary, summary_of
 from zotd.wire.codec import encode
@@ -154,7 +154,7 @@ class SessionStore:
             log.close()
 
     def delete(self, path: Path) -> None:
-        """Remove a session's file. Raises NoSession, SessionLocked, NotKept."""
+        """Remove a session's file and what belongs to it. Raises NoSession, SessionLocked, NotKept."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -165,6 +165,7 @@ class SessionStore:
             lock(handle, path)
             path.unlink()
             torn_path(path).unlink(missing_ok=True)
+            _remove_tree(undo_path(path))
         except OSError as error:
             raise NotKept(path, error.strerror or str(error)) from None
         finally:
@@ -278,6 +279,13 @@ def _found(path: Path) -> _Found | None:
 
 def _newest_first(files: list[_Found]) -> list[_Found]:
     return sorted(files, key=lambda found: (found.changed, found.path.name), reverse=True)
+
+
+def _remove_tree(directory: Path) -> None:
+    from shutil import rmtree
+
+    with suppress(FileNotFoundError):
+        rmtree(directory)
 
 
 def _rest(data: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -217,6 +217,11 @@ def torn_path(path: Path) -> Path:
     return path.with_name(path.name + ".torn")
 
 
+def undo_path(path: Path) -> Path:
+    """The directory of what files held before the session's tools changed them."""
+    return path.with_name(path.name.removesuffix(".jsonl") + ".undo")
+
+
 def read_saved(path: Path, limits: Limits) -> tuple[Saved, bytes]:
     """What a file says and its bytes, whoever has it open. Raises NoSession, BadSessionFile."""
     try:

@@ -52,7 +52,7 @@ def digest(data: bytes) -> str:
 class UndoLog:
     """Rows by turn, the oldest turn first, and the contents they name.
 
-    directory: where all is kept, made when there is something to keep; None keeps it in memory.
+    directory: where all is kept, made in the one above when there is something to keep; None for memory.
     size: bytes of contents and rows together; beyond it the oldest turns are dropped.
     turns: of which anything is known.
 
@@ -217,7 +217,7 @@ class UndoLog:
 
     def _make_directory(self) -> None:
         assert self._directory is not None
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, exist_ok=True)
 
     def _load(self) -> None:
         """Read the index, once. A row that was cut off, by a crash, counts for nothing."""
