@@ -7,7 +7,6 @@
 Exit code: 0 when the model answered, 1 when something went wrong; standard error says what.
 """
 
-import itertools
 import json
 import socket
 import sys
@@ -19,7 +18,6 @@ class Daemon:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(path)
         self.lines = self.socket.makefile("r", encoding="utf-8", newline="\n")
-        self.ids = itertools.count(1)
 
     def messages(self):
         for line in self.lines:
@@ -27,10 +25,10 @@ class Daemon:
         sys.exit("the daemon went away")
 
     def call(self, method, **params):
-        """The result of a method. Events that come before it are passed over."""
-        request = {"jsonrpc": "2.0", "id": next(self.ids), "method": method, "params": params}
+        """The result of a method; events before it are passed over. No two run at once: ids are their names."""
+        request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
         self.socket.sendall(json.dumps(request).encode() + b"\n")
-        answer = next(message for message in self.messages() if message.get("id") == request["id"])
+        answer = next(message for message in self.messages() if message.get("id") == method)
         if "error" in answer:
             sys.exit(answer["error"]["message"])
         return answer["result"]
