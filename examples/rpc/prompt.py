@@ -25,7 +25,7 @@ class Daemon:
         sys.exit("the daemon went away")
 
     def call(self, method, **params):
-        """The result of a method; events before it are passed over. No two run at once: ids are their names."""
+        """The result of a method, one at a time: its name is the id. Events before it are passed over."""
         request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
         self.socket.sendall(json.dumps(request).encode() + b"\n")
         answer = next(message for message in self.messages() if message.get("id") == method)
