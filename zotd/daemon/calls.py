@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from zotd.agent.ports import NotKept
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.params import SessionRef
 from zotd.protocol.rpc_errors import ERROR_KINDS
+from zotd.providers.catalog import BadChoice
+from zotd.store.errors import StoreError
 
 
 class Refused(Exception):
@@ -68,3 +72,18 @@ def session_of(caller: Caller, params: SessionRef) -> Session:
             hint="session/new makes one",
         )
     return session
+
+
+def translated(method: Method) -> Method:
+    """The same method; what the store has to say becomes an answer."""
+
+    @wraps(method)
+    async def answer(caller: Any, params: Any) -> Any:
+        try:
+            return await method(caller, params)
+        except (StoreError, NotKept) as wrong:
+            raise Refused(str(wrong), kind=wrong.kind, hint=wrong.hint) from None
+        except BadChoice as wrong:
+            raise Refused(str(wrong), kind="invalid_params") from None
+
+    return answer

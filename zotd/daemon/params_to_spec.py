@@ -14,7 +14,7 @@ from zotd.protocol import session_methods as s
 
 
 def spec_from(base: SessionSpec, params: s.SessionNew) -> SessionSpec:
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"ephemeral": params.ephemeral, "saved": None}
     for name in ("provider", "model", "base_url", "system_prompt", "discover_extensions", "max_steps"):
         if (value := getattr(params, name)) is not None:
             given[name] = value

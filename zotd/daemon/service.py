@@ -18,6 +18,7 @@ from zotd.daemon.extension_service import EXTENSION_METHODS
 from zotd.daemon.model_service import MODEL_METHODS
 from zotd.daemon.params_to_spec import directory
 from zotd.daemon.project_service import PROJECT_METHODS
+from zotd.daemon.saved_service import SAVED_METHODS
 from zotd.daemon.session_service import SESSION_METHODS
 from zotd.daemon.turn_service import TURN_METHODS
 from zotd.daemon.view_service import VIEW_METHODS
@@ -77,6 +78,7 @@ METHODS: dict[str, Method] = {
     "exit": leave,
     "notes/clear": notes_clear,
     **SESSION_METHODS,
+    **SAVED_METHODS,
     **COMPACT_METHODS,
     **VIEW_METHODS,
     **EXPORT_METHODS,

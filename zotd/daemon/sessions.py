@@ -14,6 +14,7 @@ from zotd.base.tasks import Tasks
 from zotd.daemon.answering import answering, model_of, write_down
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
+from zotd.daemon.reopening import Reopening
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.daemon.trusting import looked_up
@@ -25,7 +26,7 @@ from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice
 from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
-from zotd.store.errors import OpenAlready, StoreError
+from zotd.store.errors import OpenAlready
 from zotd.store.log import undo_path
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.changes import Changes
@@ -49,9 +50,7 @@ class Sessions:
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
         self._stores: dict[Path, SessionStore] = {}
-        self._loading: dict[Path, asyncio.Task[Session | Exception]] = {}
-        self._closing: dict[str, asyncio.Future[None]] = {}
-        self._closed: dict[str, SessionSpec] = {}
+        self.saved = Reopening(self, tasks)
 
     @property
     def limits(self) -> Limits:
@@ -269,9 +268,9 @@ class Sessions:
             session.detach(client)
             return
         session.detach(client)
-        self._expire_later(session)
+        self.expire_later(session)
 
-    def _expire_later(self, session: Session) -> None:
+    def expire_later(self, session: Session) -> None:
         """Close a session that nobody sees, unless somebody comes meanwhile."""
         if not session.clients and session.id in self._open:
             if (before := self._leaving.pop(session.id, None)) is not None:
@@ -297,73 +296,10 @@ class Sessions:
         """
         if (entry := self._open.pop(session.id, None)) is None:
             return
-        closing = self._closing[session.id] = asyncio.get_running_loop().create_future()
-        try:
-            saved = session.log is not None and session.log.saved
+        with self.saved.closing(session, entry[1]):
             await session.close()
             del self._briefings[session.id]
             await close_tools(entry[2])
-        finally:
-            del self._closing[session.id]
-            closing.set_result(None)
-        if saved:
-            self._closed[session.id] = entry[1]
-            while len(self._closed) > self._limits.closed_kept:
-                del self._closed[next(iter(self._closed))]
-
-    # Going on with saved ones
-
-    async def reopen(self, session_id: str, spec: SessionSpec) -> Session:
-        """The session of that id, or with an id that begins so: as it is open, or else from its file.
-
-        spec: for one that this process has not had open before. Raises as `load` does.
-        """
-        if (session := self.get(session_id)) is not None:
-            return session
-        path = await asyncio.to_thread(self.store(spec.home).find, session_id)
-        return await self.load(replace(spec, saved=path, ephemeral=False))
-
-    def at(self, path: Path) -> Session | None:
-        """The open session that is saved in a file."""
-        real = path.resolve()
-        for session, _, _ in self._open.values():
-            if (log := session.log) is not None and log.saved and log.path.resolve() == real:
-                return session
-        return None
-
-    async def load(self, spec: SessionSpec) -> Session:
-        """The session of the file that a spec names: the one that is open, or one that goes on from it.
-
-        Its extensions do not run before `start`. Who has no client then is closed after a while.
-        Raises StoreError, and BadChoice for an unknown tool.
-        """
-        assert spec.saved is not None
-        key = await asyncio.to_thread(spec.saved.resolve)
-        loading = self._loading.get(key)
-        if loading is None:
-            loading = self._tasks.create_task(self._load(spec, key), name="load of a session")
-            self._loading[key] = loading
-        # Whoever gives up waiting leaves it to the others.
-        loaded = await asyncio.shield(loading)
-        if isinstance(loaded, Exception):
-            raise loaded
-        return loaded
-
-    async def _load(self, spec: SessionSpec, key: Path) -> Session | Exception:
-        """The error comes back as it is: a task that fails is a mistake of ours, which this is not."""
-        try:
-            if (session := self.at(key)) is not None:
-                return session
-            while self._closing:
-                await asyncio.wait(self._closing.values())
-            beginning = await asyncio.to_thread(begin, spec, self._limits)
-            session = self.make(self._closed.pop(beginning.session_id, spec), beginning, late=True)
-            self._expire_later(session)
-            return session
-        except (StoreError, BadChoice, OSError) as wrong:
-            return wrong
-        finally:
-            del self._loading[key]
 
     async def close_all(self) -> None:
         for task in self._leaving.values():

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from zotd.agent.transcript import shown
-from zotd.daemon.calls import Caller, Method, Then, session_of
+from zotd.daemon.calls import Caller, Method, Then, session_of, translated
 from zotd.protocol import session_methods as s
 from zotd.protocol.params import SessionRef
 
 
 async def session_attach(caller: Caller, params: s.SessionAttach) -> Then:
-    """Between the answer and `begin` nothing is lost: without `since`, events start after the picture."""
-    session = session_of(caller, params)
+    """Between answer and attachment nothing is lost: without `since`, events start after the picture."""
+    session = await caller.sessions.saved.by_id(params.session_id, caller.spec)
     attached = s.SessionAttached(session=session.info(), next_seq=session.next_seq)
     since, epoch = attached.next_seq - 1, ""
     if params.since is not None:
         since, epoch = params.since, params.epoch or ""
-    return Then(attached, lambda: caller.attach(session, since, epoch))
+
+    def begin() -> None:
+        caller.attach(session, since, epoch)
+        caller.sessions.start_once(session)
+
+    return Then(attached, begin)
 
 
 async def session_detach(caller: Caller, params: s.SessionDetach) -> Then:
@@ -46,7 +51,7 @@ async def session_messages(caller: Caller, params: s.SessionMessages) -> s.Messa
 
 
 VIEW_METHODS: dict[str, Method] = {
-    "session/attach": session_attach,
+    "session/attach": translated(session_attach),
     "session/detach": session_detach,
     "session/state": session_state,
     "session/messages": session_messages,

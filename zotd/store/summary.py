@@ -59,7 +59,7 @@ def summary_of(path: Path, limits: Limits) -> Summary | None:
             prompt = next((message for message in saved.messages if message.role == "user"), None)
     except (BadSessionFile, ValueError):
         return None
-    return _summary(saved, count, _one_line(prompt.text, limits.title_chars) if prompt else "")
+    return _summary(saved, count, one_line(prompt.text, limits.title_chars) if prompt else "")
 
 
 def _summary(saved: Saved, count: int, prompt: str) -> Summary:
@@ -113,7 +113,8 @@ def _line(data: bytes, place: int) -> bytes:
     return data[place + 1 : data.find(b"\n", place + 1)]
 
 
-def _one_line(text: str, chars: int) -> str:
+def one_line(text: str, chars: int) -> str:
+    """The beginning of a text for a list: white space is single, what is cut off is a mark."""
     line = " ".join(text[: chars * 4].split())
     return line if len(line) <= chars else line[: chars - 1] + "…"
 

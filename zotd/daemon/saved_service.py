@@ -1,0 +1,183 @@
+"""Owns the methods that find sessions, share them, copy them, name them and end them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from zotd.daemon.beginning import Beginning
+from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
+from zotd.daemon.export_service import saved_of
+from zotd.daemon.params_to_spec import absolute_path, directory
+from zotd.daemon.session import Session
+from zotd.daemon.session_list import listed, live_row
+from zotd.daemon.spec import SessionSpec
+from zotd.protocol import session_methods as s
+from zotd.protocol.content import ContextUse
+from zotd.protocol.session import SessionInfo
+from zotd.store.catalog import SessionStore
+from zotd.store.errors import NoMessage, NoSession
+from zotd.store.saved import Saved
+
+
+async def session_load(caller: Caller, params: s.SessionLoad) -> Then:
+    if sum((params.session_id is not None, params.path is not None, params.latest)) != 1:
+        raise Refused("expected one of session_id, path and latest", kind="invalid_params")
+    if params.session_id is not None:
+        return joined(caller, await caller.sessions.saved.by_id(params.session_id, caller.spec))
+    if params.path is not None:
+        return joined(caller, await _load(caller, absolute_path(params.path, "$.path")))
+    cwd = directory(params.cwd) if params.cwd is not None else caller.spec.cwd
+    path = await asyncio.to_thread(_store(caller).latest, cwd)
+    if path is None:
+        raise Refused(f"no session of {cwd} is saved", kind="session_not_found", hint="session/new makes one")
+    return joined(caller, await _load(caller, path))
+
+
+def joined(caller: Caller, session: Session) -> Then:
+    """The answer that has a session, and the caller attached to it; its extensions start if they are not."""
+
+    def begin() -> None:
+        caller.attach(session)
+        caller.sessions.start_once(session)
+
+    return Then(s.SessionResult(session=session.info()), begin)
+
+
+async def session_close(caller: Caller, params: s.SessionClose) -> None:
+    await caller.sessions.close(session_of(caller, params))
+
+
+async def session_delete(caller: Caller, params: s.SessionDelete) -> None:
+    session = caller.sessions.get(params.session_id)
+    if session is None:
+        path = await asyncio.to_thread(_store(caller).find, params.session_id)
+    else:
+        saved = session.log is not None and session.log.saved
+        await caller.sessions.close(session)
+        if not saved or session.path is None:
+            return
+        path = session.path
+    await asyncio.to_thread(_store(caller).delete, path)
+
+
+async def session_rename(caller: Caller, params: s.SessionRename) -> s.SessionResult:
+    title = " ".join(params.title.split())
+    if len(title) > (most := caller.sessions.limits.title_chars):
+        raise Refused(f"$.title: expected at most {most} characters, got {len(title)}", kind="invalid_params")
+    session = caller.sessions.get(params.session_id)
+    if session is None:
+        return s.SessionResult(session=await asyncio.to_thread(_rename, _store(caller), params, title))
+    session.title = title
+    try:
+        if session.log is not None:
+            session.log.rename(title)
+    finally:
+        session.changed()
+    return s.SessionResult(session=session.info())
+
+
+def _rename(store: SessionStore, params: s.SessionRename, title: str) -> SessionInfo:
+    path = store.find(params.session_id)
+    store.rename(path, title)
+    return _closed(store.read(path), store.row(path))
+
+
+def _closed(saved: Saved, row: s.SessionRow) -> SessionInfo:
+    """The picture of a session that is not open: nothing is live in it."""
+    return SessionInfo(
+        session_id=row.session_id,
+        epoch="",
+        next_seq=1,
+        path=row.path,
+        title=row.title,
+        cwd=row.cwd,
+        trusted=False,
+        provider=row.provider,
+        model=row.model,
+        reasoning=saved.reasoning,
+        approval="auto",
+        ephemeral=False,
+        created=row.created,
+        updated=row.updated,
+        message_count=row.message_count,
+        last_message_id=saved.last_id,
+        busy=False,
+        usage=saved.usage,
+        context=ContextUse(),
+    )
+
+
+async def session_list(caller: Caller, params: s.SessionList) -> s.SessionRows:
+    limits = caller.sessions.limits
+    limit = limits.sessions_listed if params.limit is None else params.limit
+    if limit < 1:
+        raise Refused("$.limit must be at least 1", kind="invalid_params")
+    cwd = absolute_path(params.cwd, "$.cwd") if params.cwd is not None else None
+    live = {session.id: live_row(session) for session in caller.sessions.all()}
+    page = partial(listed, _store(caller), live, cwd, params.cursor or "", min(limit, limits.sessions_page))
+    rows, cursor = await asyncio.to_thread(page)
+    return s.SessionRows(sessions=rows, next_cursor=cursor)
+
+
+async def session_fork(caller: Caller, params: s.SessionFork) -> Then:
+    session = caller.sessions.get(params.session_id)
+    if session is None:
+        path = await asyncio.to_thread(_store(caller).find, params.session_id)
+        spec = caller.spec
+    else:
+        spec = caller.sessions.spec_of(session)
+        if session.log is None or not session.log.saved:
+            return joined(caller, _fork_unsaved(caller, session, spec, params.message_id))
+        session.log.flush()
+        path = session.log.path
+    fork = await asyncio.to_thread(_store(caller).fork, path, params.message_id)
+    return joined(caller, await caller.sessions.saved.load(replace(spec, saved=fork, ephemeral=False)))
+
+
+def _fork_unsaved(caller: Caller, session: Session, spec: SessionSpec, message_id: int) -> Session:
+    """A fork of a session without a file has none either."""
+    saved = saved_of(session)
+    saved.messages = session.transcript.messages[: max(0, message_id + 1 - saved.first_id)]
+    if not saved.first_id <= message_id <= session.transcript.last_id:
+        raise NoMessage(f"session {session.id} has no message {message_id}")
+    return caller.sessions.make(replace(spec, saved=None), Beginning.ephemeral(saved), late=True)
+
+
+async def session_import(caller: Caller, params: s.SessionImport) -> Then:
+    if (params.path is None) == (params.content is None):
+        raise Refused("expected one of path and content", kind="invalid_params")
+    cwd = directory(params.cwd) if params.cwd is not None else caller.spec.cwd
+    source: Path | bytes
+    if params.path is not None:
+        source = absolute_path(params.path, "$.path")
+    else:
+        source = (params.content or "").encode("utf-8", "replace")
+    try:
+        path = await asyncio.to_thread(_store(caller).import_file, source, cwd)
+    except NoSession as missing:
+        raise Refused(str(missing), kind="bad_session_file") from None
+    return joined(caller, await _load(caller, path))
+
+
+def _store(caller: Caller) -> SessionStore:
+    return caller.sessions.store(caller.spec.home)
+
+
+async def _load(caller: Caller, path: Path) -> Session:
+    return await caller.sessions.saved.load(replace(caller.spec, saved=path, ephemeral=False))
+
+
+_METHODS: dict[str, Method] = {
+    "session/load": session_load,
+    "session/close": session_close,
+    "session/delete": session_delete,
+    "session/rename": session_rename,
+    "session/list": session_list,
+    "session/fork": session_fork,
+    "session/import": session_import,
+}
+
+SAVED_METHODS = {name: translated(method) for name, method in _METHODS.items()}
