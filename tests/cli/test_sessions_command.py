@@ -161,12 +161,12 @@ def test_the_tree_draws_forks_below_what_they_began_as(machine: Machine) -> None
     save(machine, ids[4], prompt("five"), age=2, parent=OTHER, fork_point=1)
     save(machine, ids[5], prompt("six"), age=1, parent=ids[5], fork_point=1)
     assert lines(machine, "tree") == [
-        "11111111  one  (1 messages)",
-        "├─ 22222222  two  (from message 1, 1 messages)",
-        "│  └─ 33333333  three  (from message 2, 1 messages)",
-        "└─ 44444444  four  (from message 3, 1 messages)",
-        "55555555  five  (from message 1, 1 messages; its parent cccccccc is gone)",
-        "66666666  six  (from message 1, 1 messages)",
+        "11111111  one  (1 message)",
+        "├─ 22222222  two  (from message 1, 1 message)",
+        "│  └─ 33333333  three  (from message 2, 1 message)",
+        "└─ 44444444  four  (from message 3, 1 message)",
+        "55555555  five  (from message 1, 1 message; its parent cccccccc is gone)",
+        "66666666  six  (from message 1, 1 message)",
     ]
     drawn = value(machine, "tree")["sessions"]
     assert [row["depth"] for row in drawn] == [0, 1, 2, 1, 0, 0]

@@ -105,8 +105,7 @@ class Desk:
         return joined or sessions.open(self._spec)
 
     def start(self, session: Session) -> None:
-        if session.host is None:
-            self._house.agents.sessions.start(session)
+        self._house.agents.sessions.start_once(session)
 
     def set_model(self, session: Session, model: str) -> None:
         self._house.agents.sessions.set_model(session, model)

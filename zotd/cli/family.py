@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zotd.cli.which import name_of, short
+from zotd.cli.which import counted, name_of, short
 from zotd.protocol.session_methods import SessionRow
 
 
@@ -60,4 +60,4 @@ def _lasts(depths: list[int]) -> list[bool]:
 def _about(row: SessionRow, ids: set[str]) -> str:
     where = f"from message {row.fork_point}, " if row.fork_point else ""
     gone = "" if row.parent is None or row.parent in ids else f"; its parent {short(row.parent)} is gone"
-    return f"{name_of(row)}  ({where}{row.message_count} messages{gone})"
+    return f"{name_of(row)}  ({where}{counted(row.message_count)}{gone})"

@@ -14,7 +14,7 @@ from zotd.base.limits import Limits
 from zotd.base.paths import absolute, zot_home
 from zotd.cli.console import complain, escaped, local_time, put, put_json, put_table, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
-from zotd.cli.which import file_of, name_of, short
+from zotd.cli.which import counted, file_of, name_of, short
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.catalog import Ambiguous, NoMessage, NoSession, SessionStore, StoreError
 from zotd.wire.codec import to_wire
@@ -202,7 +202,7 @@ def _agreed(rows: Sequence[SessionRow]) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("rm asks before it removes, and here it cannot: add --yes")
     for row in rows:
-        sys.stderr.write(f"{short(row.session_id)}  {row.message_count} messages  {name_of(row)}\n")
+        sys.stderr.write(f"{short(row.session_id)}  {counted(row.message_count)}  {name_of(row)}\n")
     sys.stderr.write("remove for good? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from zotd.base.files import is_folder
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute
 from zotd.cli.console import complain, escaped
@@ -52,16 +53,19 @@ def going_on(spec: SessionSpec, word: str, limits: Limits) -> SessionSpec:
     that holds no session and for one that another process has open.
     """
     store = SessionStore(spec.home, limits)
+    row = None
     try:
         path = file_of(store, word) if word else store.latest(spec.cwd)
         if path is not None and os.path.lexists(path):
-            store.row(path)
+            row = store.row(path)
             _check_lock(path)
     except (StoreError, OSError) as wrong:
         hint = getattr(wrong, "hint", "")
         raise NotThere(f"{wrong}; {hint}" if hint else str(wrong)) from None
     if path is None:
         complain(f"no session of {spec.cwd} is saved: a new one begins")
+    elif row is not None and row.cwd != str(spec.cwd) and is_folder(Path(row.cwd)):
+        complain(f"the session goes on in its own folder, {row.cwd}")
     return replace(spec, saved=path)
 
 
@@ -77,6 +81,10 @@ def _check_lock(path: Path) -> None:
 def short(session_id: str) -> str:
     """The beginning of an id, as it is shown and can be given."""
     return session_id[:_ID]
+
+
+def counted(messages: int) -> str:
+    return f"{messages} message{'' if messages == 1 else 's'}"
 
 
 def name_of(row: SessionRow, chars: int = 50) -> str:

@@ -85,9 +85,8 @@ class Reopening:
         """The error comes back as it is: a task that fails is a mistake of ours, which this is not."""
         try:
             await self._closed_whole()
-            for session in self._sessions.all():
-                if (log := session.log) is not None and log.saved and log.path.resolve() == key:
-                    return session
+            if (open_already := self._sessions.at(key)) is not None:
+                return open_already
             beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
             before = self._closed.pop(beginning.session_id, None)
             spec = spec if before is None else replace(before, saved=spec.saved)

@@ -212,6 +212,12 @@ class Sessions:
         """The open sessions."""
         return [session for session, _, _ in self._open.values()]
 
+    def at(self, path: Path) -> Session | None:
+        """The open session that is saved in a file, or will be."""
+        real = path.resolve()
+        logs = ((session, session.log) for session in self.all())
+        return next((one for one, log in logs if log is not None and log.path.resolve() == real), None)
+
     def get(self, session_id: str) -> Session | None:
         entry = self._open.get(session_id)
         return entry[0] if entry is not None else None
