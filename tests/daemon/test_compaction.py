@@ -121,6 +121,17 @@ def test_an_abort_changes_nothing_and_what_waits_goes_on(machine: Machine) -> No
     assert texts(stage) == ["hello", "ok", "later", "ok"]
 
 
+def test_a_prompt_that_would_steer_a_compaction_is_the_turn_after_it(machine: Machine) -> None:
+    stage = play(machine, WORDS, SLOW)
+    say(stage, "hello")
+    stage.call("session/compact")
+    stage.event("compact_start")
+    later = stage.call("turn/start", text="later", if_busy="steer")["turn_id"]
+    stage.call("turn/abort")
+    assert stage.call("turn/wait", turn_id=later)["text"] == "ok"
+    assert texts(stage) == ["hello", "ok", "later", "ok"]
+
+
 @pytest.mark.parametrize("how", ["/compact", "/Compact  the names ", "command/run"])
 def test_the_command_runs_it_in_any_front_end(machine: Machine, how: str) -> None:
     stage = play(machine, WORDS, GIST)
