@@ -53,7 +53,7 @@ def test_a_project_s_own_extensions_wait_for_trust_in_sessions_of_editors(machin
 
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("approval", "ask"), ("ephemeral", False), ("max_cost_usd", 1.5)],
+    [("approval", "ask"), ("max_cost_usd", 1.5)],
 )
 def test_a_session_refuses_members_that_would_be_without_effect(
     machine: Machine, member: str, value: Any
@@ -81,20 +81,6 @@ def test_a_path_that_is_not_absolute_is_refused_by_its_place(
     assert (error["code"], error["data"]["kind"]) == (-32602, "invalid_params")
     path = value if isinstance(value, str) else value[-1]
     assert error["message"] == f"session/new: {where}: expected an absolute path, got {path!r}"
-
-
-@pytest.mark.parametrize(
-    ("member", "value"),
-    [("key", "k"), ("dirty_files", ["a.txt"]), ("context", [{"type": "text", "text": "x"}])],
-)
-def test_a_turn_refuses_members_that_would_be_without_effect(
-    machine: Machine, member: str, value: Any
-) -> None:
-    client = scripted(machine)
-    session = client.session()
-    error = client.error("turn/start", session_id=session, text="hi", **{member: value})
-    assert error["data"]["kind"] == "unsupported"
-    assert client.call("session/state", session_id=session)["session"]["message_count"] == 0
 
 
 @pytest.mark.parametrize(
