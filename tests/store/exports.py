@@ -90,6 +90,10 @@ class Page(HTMLParser):
         if tag not in _VOID:
             self._open.append(tag)
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in _VOID
+        self.handle_starttag(tag, attrs)
+
     def handle_endtag(self, tag: str) -> None:
         if not self._open or self._open.pop() != tag:
             self.faults.append(f"/{tag}")

@@ -14,7 +14,7 @@ from zotd.base.limits import Limits
 from zotd.protocol.content import Block, Text, Thinking, ToolCall, ToolResult
 from zotd.store.rows import message_row, meta_row, model_row, usage_row
 from zotd.store.saved import Saved
-from zotd.wire.codec import encode
+from zotd.wire.codec import DEEPEST, encode
 
 Format: TypeAlias = Literal["jsonl", "markdown", "html"]
 
@@ -132,11 +132,14 @@ def _block(block: Block, change: Callable[[str], str]) -> Block:
             return block
 
 
-def _value(value: Any, change: Callable[[str], str]) -> Any:
+def _value(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+    """A value of JSON, down to where JSON can be written again."""
+    if depth > DEEPEST:
+        return "(nested too deeply)"
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(name): _value(inner, change) for name, inner in value.items()}
+        return {change(name): _value(inner, change, depth + 1) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_value(inner, change) for inner in value]
+        return [_value(inner, change, depth + 1) for inner in value]
     return value

@@ -68,7 +68,7 @@ class _Text:
         match piece:
             case Text(text=text):
                 if text.strip():
-                    yield _quoted(self._prose(text)) if row.prompt else self._prose(text)
+                    yield self._prose(text, quoted=bool(row.prompt))
             case Thinking(text=text):
                 if text.strip():
                     yield _folded("Thinking", self._prose(text))
@@ -79,14 +79,18 @@ class _Text:
             case _:
                 yield self._called(piece)
 
-    def _prose(self, text: str) -> str:
+    def _prose(self, text: str, *, quoted: bool = False) -> str:
         """Markdown that keeps to itself; what cannot be told to do so stands in a fence."""
         text = text.strip("\n")
-        if len(text) <= self._limits.export_prose_chars:
-            tame = tamed(self._parser, text)
-            if tame is not None:
-                return tame + "\n"
-        return fenced(text)
+        tame = tamed(self._parser, text) if len(text) <= self._limits.export_prose_chars else None
+        if quoted:
+            # A tab behind the mark of a quotation is narrower than it was, and may begin something else.
+            shown = None if tame is None else _quoted(tame)
+            return shown if shown is not None and _held(self._parser, shown) else _quoted(fenced(text))
+        if tame is None:
+            return fenced(text)
+        # An indented line would belong to a list before it.
+        return f"<!-- -->\n\n{tame}\n" if tame[:1] in (" ", "\t") else f"{tame}\n"
 
     def _image(self, image: Image) -> str:
         count = image_bytes(image)
