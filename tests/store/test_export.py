@@ -169,8 +169,8 @@ def test_any_piece_of_markdown_keeps_to_itself(said: str, role: str) -> None:
 
 
 MARKS = st.sampled_from(
-    ["`", "```", "~~~", "#", " ", "\n", "\n\n", "<", "</details>", "<b>", ">", "- ", "    ", "\t", "1. ", "===",
-     "---", "|", "[x]: ", "<!--", "-->", "a", "&", "\\", "*", "<?", "]]>", "\r", "\x0b", "\x85", "\u2028"]
+    ["`", "```", "~~~", "#", " ", "\n", "\n\n", "<", "</details>", "<b>", ">", "- ", "    ", "\t", "1. ",
+     "===", "---", "|", "[x]: ", "<!--", "-->", "a", "&", "\\", "*", "<?", "]]>", "\r", "\x0b", "\x85", "\u2028"]
 )  # fmt: skip
 TEXTS = st.lists(MARKS, max_size=14).map("".join)
 
@@ -303,4 +303,4 @@ def test_ten_thousand_messages_take_seconds(count: int) -> None:
         began = time.process_time()
         text = written(form, *rows)
         assert time.process_time() - began < 10 * count / 10_000 + 1
-        assert f"Question *{count // 4 - 1}*" in text or form == "html"
+        assert f"echo {count // 4 - 1}" in text
