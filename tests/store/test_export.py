@@ -170,7 +170,8 @@ def test_any_piece_of_markdown_keeps_to_itself(said: str, role: str) -> None:
 
 MARKS = st.sampled_from(
     ["`", "```", "~~~", "#", " ", "\n", "\n\n", "<", "</details>", "<b>", ">", "- ", "    ", "\t", "1. ",
-     "===", "---", "|", "[x]: ", "<!--", "-->", "a", "&", "\\", "*", "<?", "]]>", "\r", "\x0b", "\x85", "\u2028"]
+     "===", "---", "|", "[x]: ", "<!--", "-->", "a", "&", "\\", "*", "<?", "]]>", "\r", "\x0b",
+     "\x85", "\u2028"]
 )  # fmt: skip
 TEXTS = st.lists(MARKS, max_size=14).map("".join)
 
