@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +103,40 @@ def test_unsaved_files_are_left_alone_in_their_turn_by_prompts_and_those_that_st
     assert not (machine.cwd / "c.txt").exists()
     error = client.error("turn/start", session_id=session, text="x", dirty_files=["a", ""])
     assert error["message"] == "turn/start: $.dirty_files[1]: expected a path, got ''"
+
+
+def test_what_undoes_a_turn_and_what_was_set_outlive_the_daemon_and_go_with_the_session(
+    machine: Machine,
+) -> None:
+    script = machine.script(
+        *calls("one", write("a.txt", "1\n")),
+        *calls("two", write("b.txt", "2\n")),
+        {"reply": [{"text": "hi"}], "times": 0},
+    )
+    (machine.cwd / "a.txt").write_text("old\n")
+    killed = machine.rpc(*script)
+    killed.greet()
+    session = killed.session()
+    one, two = (turn(killed, session, text) for text in ("one", "two"))
+    killed.call("session/set", session_id=session, model="other", reasoning="low")
+    killed.signal(signal.SIGKILL)
+    killed.exit_code()
+    assert machine.left_running() == []
+
+    client = machine.rpc(*script).greet()
+    loaded = client.call("session/load", session_id=session)["session"]
+    assert (loaded["model"], loaded["reasoning"]) == ("other", "low")
+    undo = Path(loaded["path"]).with_suffix(".undo")
+    assert stat.S_IMODE(undo.stat().st_mode) == 0o700
+    answer = client.call("turn/revert", session_id=session, turn_id=one)
+    assert answer == {"restored": [str(machine.cwd / "a.txt")], "removed": []}
+    assert (machine.cwd / "a.txt").read_text() == "old\n"
+
+    # A copy of the conversation has no copy of the files: what it cannot restore, it says.
+    last = client.call("session/messages", session_id=session)["messages"][-1]["message_id"]
+    copy = client.call("session/fork", session_id=session, message_id=last)["session"]["session_id"]
+    assert client.error("turn/revert", session_id=copy, turn_id=two)["data"]["kind"] == "not_kept"
+    assert client.error("turn/revert", session_id=copy, turn_id="x")["data"]["kind"] == "turn_not_found"
+    client.call("session/delete", session_id=session)
+    assert not undo.exists()
+    assert (machine.cwd / "b.txt").exists()
