@@ -81,8 +81,17 @@ class Desk:
 
     def identity(self) -> tuple[str, str]:
         """Provider and model, without loading them. Raises when no credentials are found."""
-        choice = chosen(self._spec)
+        choice = chosen(self._going_on())
         return choice.provider, choice.model
+
+    def _going_on(self) -> SessionSpec:
+        """The spec of the session to come, with what its file says where the flags say nothing."""
+        if (path := self._spec.saved) is None or not path.exists():
+            return self._spec
+        from zotd.daemon.beginning import continued
+
+        store = self._house.agents.sessions.store(self._spec.home)
+        return continued(self._spec, store.read(path))
 
     def models(self) -> list[dict[str, Any]]:
         from zotd.providers.catalog import models
