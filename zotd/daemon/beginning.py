@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from zotd import __version__
-from zotd.agent.transcript import Transcript
+from zotd.agent.loop import Outcome
+from zotd.agent.transcript import Transcript, shown
 from zotd.base.clock import now, stamp
 from zotd.base.limits import Limits
 from zotd.daemon.spec import SessionSpec
-from zotd.protocol.content import Message
+from zotd.protocol.content import Message, ToolCall
 from zotd.providers.catalog import WITH_URL
 from zotd.store.catalog import SessionStore
 from zotd.store.log import SessionLog, torn_path
 from zotd.store.rows import missing_results
 from zotd.store.saved import Saved
+
+
+class Keyed(NamedTuple):
+    """A prompt with a key, and how its turn ended. when: seconds since 1970."""
+
+    turn_id: str
+    key: str
+    when: float
+    outcome: Outcome
 
 
 @dataclass(slots=True)
@@ -73,6 +87,17 @@ class Beginning:
             transcript.restore(messages, saved.first_id, saved.usage, saved.used)
         transcript.record = self.log
 
+    def keyed(self) -> Iterator[Keyed]:
+        """Prompts whose senders may send them again, not knowing that they arrived."""
+        messages = self.saved.messages if self.saved is not None else []
+        said: dict[str, Message] = {message.meta.get("turn_id", ""): message for message in messages}
+        for message in messages:
+            turn_id, key = message.meta.get("turn_id", ""), message.meta.get("key", "")
+            if turn_id and key:
+                with suppress(ValueError):
+                    when = datetime.fromisoformat(message.time).timestamp()
+                    yield Keyed(turn_id, key, when, _outcome(said[turn_id]))
+
     def give_up(self) -> None:
         """No session is made of it."""
         if self.log is not None:
@@ -109,6 +134,12 @@ def continued(spec: SessionSpec, saved: Saved) -> SessionSpec:
     cwd = saved.cwd if saved.cwd.is_absolute() and saved.cwd.is_dir() else spec.cwd
     reasoning = spec.reasoning or saved.reasoning
     return replace(spec, provider=provider, model=model, reasoning=reasoning, cwd=cwd)
+
+
+def _outcome(last: Message) -> Outcome:
+    """How a turn ended, from its last message."""
+    ended = last.role == "assistant" and not any(isinstance(block, ToolCall) for block in last.content)
+    return Outcome("end_turn" if ended else "aborted", text=shown(last).text if ended else "")
 
 
 def _complaints(path: Path, saved: Saved) -> list[str]:

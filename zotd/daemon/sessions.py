@@ -110,6 +110,8 @@ class Sessions:
         )
         if beginning.saved is not None:
             session.toolbox.activate(beginning.saved.added_tools)
+        for prompt in beginning.keyed():
+            session.turns.remember_ended(*prompt)
         self._open[session.id] = (session, replace(spec, saved=session.path), builtin)
         self._briefings[session.id] = briefing
         return session

@@ -119,6 +119,13 @@ class TurnQueue:
         while len(self._keys) > self._limits.prompt_keys:
             del self._keys[next(iter(self._keys))]
 
+    def remember_ended(self, turn_id: str, key: str, when: float, outcome: Outcome) -> None:
+        """A turn of an earlier life of the session: its key is known, and its end can be asked for."""
+        loop = asyncio.get_running_loop()
+        self._known[turn_id] = finished = loop.create_future()
+        finished.set_result(outcome)
+        self.remember(key, Accepted(turn_id, "started", lambda: None, loop.create_future()), when)
+
     def outcome(self, turn_id: str) -> asyncio.Future[Outcome] | None:
         """The outcome of a turn, None for an id that is not known or no longer kept."""
         return self._known.get(turn_id)

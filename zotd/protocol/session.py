@@ -152,7 +152,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: opaque and unique.
     epoch: names its life in one daemon; event numbers start again with another.
     next_seq: the number the next event will have.
-    path: its file, absent while it is not saved.
+    path: its file, which is there from the first message on; absent for an ephemeral one.
     title: given by somebody.
     cwd: absolute path of the directory it works in.
     trusted: whether the folder's own extensions may run.
