@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from markdown_it import MarkdownIt
 from tests.store.exports import HOME, PNG, Page, answered, conversation, say, session, written
 from zotd.base.limits import Limits
 from zotd.protocol.content import Image, Message, Thinking, ToolCall, Usage
+from zotd.store.catalog import SessionStore
 from zotd.store.export import Format, export, visible, without_home
 from zotd.store.rows import read_rows
 
@@ -93,6 +95,15 @@ def test_rows_say_the_same_when_they_are_read_again() -> None:
     assert again.messages == messages
     assert (again.title, again.usage, again.provider) == ("the parser", before.usage, "anthropic")
     assert (again.model, again.reasoning) == ("opus", "high")
+
+
+def test_rows_can_be_imported_and_exported_again(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path, Limits())
+    text = written("jsonl", *conversation()[:8], title="the parser")
+    saved = store.read(store.import_file(text.encode(), tmp_path / "elsewhere"))
+    assert (saved.cwd, saved.title) == (tmp_path / "elsewhere", "the parser")
+    again = export(saved, "jsonl", HOME, Limits())
+    assert again.splitlines()[2:] == text.splitlines()[2:]
 
 
 def test_rows_are_lines_whatever_was_said() -> None:
@@ -247,6 +258,27 @@ def test_the_page_is_ordered_for_those_who_read_with_a_screen_reader(page: Page)
     assert {"prompt-1", "prompt-2"} <= {str(attrs["id"]) for attrs in page.all("article", "user")}
     assert all(attrs.get("alt") for attrs in page.all("img"))
     assert all(attrs.get("tabindex") == "0" for attrs in page.all("pre"))
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_every_text_stands_out_from_every_ground_in_light_and_dark(scheme: int) -> None:
+    style = Page(written("html")).text("style")
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", style.split("@media")[scheme]))
+    code = {"muted", "keyword", "string", "number", "comment", "function", "type"}
+    pairs = [(text, ground) for text in code for ground in ("code", "add", "del")]
+    plain = {"text", "muted", "accent", "good", "bad"}
+    pairs += [(text, ground) for text in plain for ground in ("page", "card", "raised", "code")]
+    for text, ground in pairs:
+        low, high = sorted((luminance(colours[text]), luminance(colours[ground])))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)
 
 
 def test_calls_are_folded_with_their_results_and_changes_are_coloured() -> None:
