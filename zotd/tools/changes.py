@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from sys import maxsize
 from threading import Lock
 
 from zotd.agent.ports import ToolFailed
 from zotd.base.limits import Limits
 from zotd.tools.replace import Staged, replace_file, stage
+from zotd.tools.typed import size_of
 from zotd.tools.undo import ContentLost, Row, UndoLog, digest
 
 
@@ -69,6 +71,14 @@ class Changes:
                 f"{path} has unsaved changes in the editor; nothing was changed. "
                 "Ask the user to save or discard them, then read the file again"
             )
+
+    def weight(self, path: Path, data: bytes) -> int:
+        """How much work `replace` is, in bytes; no end of it while another thread is at work or much is to be
+        read first.
+        """
+        if self._lock.locked() or not self._log.at_hand:
+            return maxsize
+        return max(len(data), size_of(path))
 
     def replace(self, turn: str, path: Path, data: bytes) -> bool:
         """As `replace_file`, and keeps what was there. turn: `self.turn` when the tool was called."""

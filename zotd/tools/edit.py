@@ -70,7 +70,8 @@ class EditTool(FileTool[EditArguments]):
             # Looking for what was meant compares many lines: too long for the loop even in small files.
             near = await asyncio.to_thread(nearest, missed.text, missed.old)
             raise ToolFailed(f"{missed}\n{printable(near)}") from None
-        await self.on_file(path, size, self._changes.replace, turn, path, done.data)
+        weight = self._changes.weight(path, done.data)
+        await self.on_file(path, weight, self._changes.replace, turn, path, done.data)
         count = len(arguments.edits)
         places = "place" if count == 1 else "places"
         return ToolOutcome([Text(f"edited {path} in {count} {places}")], details={"diff": done.diff})

@@ -69,7 +69,12 @@ class UndoLog:
         self._uses: Counter[str] = Counter()
         self._weight = 0
         self._rows_written = 0
-        self._loaded = False
+        self._loaded = directory is None
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether nothing has to be read any more."""
+        return self._loaded
 
     def state(self, turn: str) -> Literal["", "kept", "dropped", "reverted"]:
         """Whether the files of a turn can be restored; empty when it is not known to have touched any."""
@@ -224,8 +229,7 @@ class UndoLog:
         if self._loaded:
             return
         self._loaded = True
-        if self._directory is None:
-            return
+        assert self._directory is not None
         try:
             data = (self._directory / _INDEX).read_bytes()
         except OSError:

@@ -12,7 +12,7 @@ from zotd.agent.ports import ToolFailed, ToolOutcome
 from zotd.base.limits import Limits
 from zotd.protocol.content import Text
 from zotd.tools.changes import Changes
-from zotd.tools.typed import FileTool, size_of
+from zotd.tools.typed import FileTool
 
 
 class WriteArguments(Struct, frozen=True, kw_only=True):
@@ -43,6 +43,6 @@ class WriteTool(FileTool[WriteArguments]):
         except UnicodeEncodeError as error:
             raise ToolFailed(f"$.content: it is no text: half a surrogate pair at {error.start}") from error
         self._changes.refuse_unsaved(path)
-        size = max(len(data), size_of(path))
-        made = await self.on_file(path, size, self._changes.replace, self._changes.turn, path, data)
+        weight = self._changes.weight(path, data)
+        made = await self.on_file(path, weight, self._changes.replace, self._changes.turn, path, data)
         return ToolOutcome([Text(f"{'made' if made else 'replaced'} {path} ({len(data)} bytes)")])
