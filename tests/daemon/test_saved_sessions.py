@@ -259,8 +259,22 @@ def test_a_provider_that_is_not_here_is_said_and_can_be_mended(machine: Machine)
     daemon.call("session/set", session_id=session["session_id"], provider="scripted")
     assert turn(daemon, session["session_id"], "hello")["text"] == "You said: hello"
     daemon.call("session/close", session_id=session["session_id"])
-    again = daemon.call("session/load", path=str(path))["session"]
-    assert again["provider"] == "scripted"
+    again = machine.start("rpc").greet().call("session/load", path=str(path))["session"]
+    assert (again["provider"], again["model"]) == ("scripted", "scripted")
+
+
+def test_an_emptied_conversation_stays_so_and_its_ids_go_on(machine: Machine) -> None:
+    client = machine.rpc().greet()
+    session_id = client.session()
+    turn(client, session_id, "one")
+    client.call("session/clear", session_id=session_id)
+    client.call("session/close", session_id=session_id)
+    session = client.call("session/attach", session_id=session_id)["session"]
+    assert (session["message_count"], session["last_message_id"]) == (0, 2)
+    turn(client, session_id, "two")
+    assert ids(client, session_id) == [3, 4]
+    [path] = files(machine)
+    assert {row["type"] for row in rows(path)} <= ROWS
 
 
 def test_a_turn_that_cannot_be_written_down_fails_and_is_caught_up_with(machine: Machine) -> None:

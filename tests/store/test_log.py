@@ -186,12 +186,12 @@ def test_what_is_no_session_is_refused_by_name(tmp_path: Path) -> None:
     assert (tmp_path / "other.jsonl").read_text() == '{"type":"theme"}\n'
 
 
-def test_a_change_of_the_model_is_written_once_and_with_the_next_row(tmp_path: Path) -> None:
+def test_a_change_of_the_model_is_written_once(tmp_path: Path) -> None:
     log = new(path := tmp_path / "a.jsonl")
     log.message(said("one"))
     log.use("scripted", "m", "")
-    log.use("scripted", "m", "low")
     assert kinds(path) == ["meta", "message"]
-    log.flush()
+    log.use("scripted", "m", "low")
+    log.use("scripted", "m", "low")
     assert kinds(path) == ["meta", "message", "model"]
     log.close()

@@ -94,10 +94,12 @@ class SessionLog:
         self._put(rows.rename_row(title))
 
     def use(self, provider: str, model: str, reasoning: str) -> None:
-        """What answers from now on. It is written with the next row, unless the file says so already."""
+        """What answers from now on, unless the file says so. Raises nothing: the next row tries again."""
         if self._model != (provider, model, reasoning):
             self._model = (provider, model, reasoning)
             self._pending.append(_line(rows.model_row(provider, model, reasoning)))
+            with suppress(NotKept):
+                self.flush()
 
     def later(self, message: Message) -> None:
         """A row that is written with the next one."""
