@@ -257,3 +257,18 @@ async def test_the_rest_of_an_aborted_batch_does_not_run() -> None:
     await run(provider, sink, at=aborting_at("tool_progress"))
     assert [progress.id for progress in sink.of("tool_progress")] == ["t1"]
     assert [(result.id, result.is_error) for result in sink.of("tool_result")] == [("t1", True), ("t2", True)]
+
+
+async def test_another_model_answers_from_the_next_call_on() -> None:
+    first, second = (
+        Script([*call("echo", "{}"), finish("tool_use")]),
+        Script([TextDelta(delta="hi"), finish()]),
+    )
+    sink = Recorder()
+    loop = Loop(Transcript(lambda: ""), Toolbox({"echo": Echo()}), sink, 10)
+    models = iter([None, Model(second, "other", reasoning="low")])
+    loop.another_model = lambda: next(models)
+    outcome = await loop.run("turn", [Text("go")], Model(first, "m"))
+    assert (outcome.stop, outcome.text) == ("end_turn", "hi")
+    assert [request.model for request in (*first.requests, *second.requests)] == ["m", "other"]
+    assert second.requests[0].reasoning == "low"
