@@ -113,6 +113,10 @@ class Desk:
         joined = sessions.at(saved) if saved is not None else None
         return joined or sessions.open(self._spec)
 
+    async def find(self, session_id: str) -> Session:
+        """The session of that id, open or saved. Raises StoreError, and BadChoice for an unknown tool."""
+        return await self._house.agents.sessions.saved.by_id(session_id, self._spec)
+
     def start(self, session: Session) -> None:
         self._house.agents.sessions.start_once(session)
 

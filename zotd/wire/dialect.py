@@ -22,6 +22,7 @@ COMMANDS: dict[str, dict[str, _Type]] = {
     "set_reasoning": {"reasoning": str},
     "get_models": {},
     "ping": {},
+    "attach": {"session_id": str, "epoch?": str, "since?": int},
     "get_commands": {},
     "run_command": {"name": str, "args?": str},
     "get_extensions": {},
