@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zotd.agent.ports import ProviderError
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
-from zotd.daemon.describe import describe
 from zotd.daemon.params_to_spec import spec_from
 from zotd.protocol import session_methods as s
 from zotd.providers.catalog import BadChoice
@@ -20,7 +19,7 @@ async def session_new(caller: Caller, params: s.SessionNew) -> Then:
         caller.attach(session)
         caller.sessions.start(session)
 
-    return Then(s.SessionResult(session=describe(session)), begin)
+    return Then(s.SessionResult(session=session.info()), begin)
 
 
 async def session_clear(caller: Caller, params: s.SessionClear) -> Then:
