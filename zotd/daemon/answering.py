@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from zotd.agent.loop import Model
-from zotd.agent.ports import NotKept, Provider, ProviderError
-from zotd.daemon.session import Session
+from zotd.agent.ports import Provider, ProviderError
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.providers.catalog import BadChoice, Choice, NoCredentials
 from zotd.providers.registry import Providers
@@ -44,11 +41,3 @@ def model_of(choice: Choice, provider: Provider, spec: SessionSpec, system: str)
         window=choice.window,
         tools=choice.tools,
     )
-
-
-def write_down(session: Session) -> None:
-    """What a session uses is what it goes on with another time."""
-    if session.log is not None:
-        session.log.use(session.provider, session.model.id, session.model.reasoning)
-        with suppress(NotKept):  # the next row that is written tells of the trouble
-            session.log.flush()

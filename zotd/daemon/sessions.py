@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zotd.agent.ports import Tool
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
-from zotd.daemon.answering import answering, model_of, write_down
+from zotd.daemon.answering import answering, model_of
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.reopening import Reopening
@@ -245,7 +245,7 @@ class Sessions:
     def set_model(self, session: Session, model: str, provider: str = "") -> None:
         """Another model, of another provider where one is named, from the next call of a model on.
 
-        model: empty for the provider's first one. Raises as `open` does.
+        model: empty for the provider's first one. The caller tells of it: `changed`. Raises as `open` does.
         """
         _, spec, builtin = self._open[session.id]
         provider, current = provider or session.provider, session.model.provider
@@ -262,12 +262,10 @@ class Sessions:
         self._open[session.id] = (session, spec, builtin)
         if session.host is not None:
             session.host.use_model(session.provider, session.model.id)
-        write_down(session)
 
     def set_reasoning(self, session: Session, level: str) -> None:
         """Another level of reasoning, empty for off, from the next call of a model on."""
         session.model = replace(session.model, reasoning=level)
-        write_down(session)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
         """A client has gone. A private session ends with it, and tells it how; another one goes on."""
