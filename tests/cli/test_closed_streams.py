@@ -92,7 +92,10 @@ def test_a_reader_that_leaves_ends_a_run_in_the_middle_of_a_tool(machine: Machin
 
 
 def test_an_answer_that_cannot_be_stored_is_a_failure_that_says_why(machine: Machine) -> None:
-    command = f"ulimit -f 0; exec {shlex.quote(str(machine.program))} -p --provider scripted hi > answer"
+    command = (
+        f"ulimit -f 0; exec {shlex.quote(str(machine.program))}"
+        " --no-session -p --provider scripted hi > answer"
+    )
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         stdin=subprocess.DEVNULL,

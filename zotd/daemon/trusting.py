@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from zotd.base.files import BadFile
 from zotd.daemon.spec import SessionSpec
-from zotd.project.trust import is_trusted
 
 
 def looked_up(spec: SessionSpec) -> tuple[SessionSpec, str]:
@@ -16,6 +15,8 @@ def looked_up(spec: SessionSpec) -> tuple[SessionSpec, str]:
     """
     if not spec.asks_trust:
         return spec, ""
+    from zotd.project.trust import is_trusted
+
     try:
         return replace(spec, trusted=is_trusted(spec.home, spec.cwd)), ""
     except BadFile as bad:
