@@ -86,6 +86,20 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.parametrize("named", [{"session": "talk.jsonl"}, {"continue": True, "tools": "read"}])
+def test_a_saved_session_is_gone_on_with(machine: Machine, named: Frame) -> None:
+    for count in (0, 2):
+        process = machine.rpc()
+        process.write(preface(cwd=str(machine.cwd), flags=named))
+        accepted(process)
+        assert process.ask("get_state")["data"]["message_count"] == count
+        process.send({"type": "prompt", "message": "hi"})
+        process.until("done")
+        process.hang_up()
+        assert process.exit_code() == 0
+    assert (machine.cwd / "talk.jsonl").exists() == ("session" in named)
+
+
 def test_a_token_is_needed_after_it(machine: Machine) -> None:
     _, path = machine.listen(env={"ZOTD_TOKEN": "right"})
     client = machine.connect(path)
@@ -95,39 +109,46 @@ def test_a_token_is_needed_after_it(machine: Machine) -> None:
     assert client.greet(token="right").session()
 
 
-@pytest.mark.parametrize(
-    ("members", "kind", "said"),
-    [
-        ({"zotd": 2}, "protocol_version", "$.zotd: this daemon knows version 1 of the preface, not 2"),
-        ({"zotd": None}, "protocol_version", "$.zotd"),
-        ({"cwd": "here"}, "invalid_params", "$.cwd: expected an absolute path"),
-        ({"cwd": "/no/such"}, "invalid_params", "$.cwd: /no/such is not a directory"),
-        ({"cwd": 1}, "invalid_params", "$.cwd: expected a string, got a number"),
-        ({"env": []}, "invalid_params", "$.env: expected an object, got an array"),
-        ({"env": {"K": {"s3cret": 1}}}, "invalid_params", "$.env.K: expected a string, got an object"),
-        ({"flags": "s3cret"}, "invalid_params", "$.flags: expected an object, got a string"),
-        ({"flags": {"api_key": ["s3cret"]}}, "invalid_params", "$.flags.api_key: expected a string"),
-        ({"flags": {"reasoning": "s3cret"}}, "invalid_params", "$.flags.reasoning: expected one of off,"),
-        ({"flags": {"max_steps": "1"}}, "invalid_params", "$.flags.max_steps: expected a whole number"),
-        ({"flags": {"ext": ["a", 1]}}, "invalid_params", "$.flags.ext[1]: expected a string"),
-        ({"flags": {"no_ext": "s3cret"}}, "invalid_params", "$.flags.no_ext: expected a boolean"),
-        ({"flags": {"timeout": 3}}, "unsupported", "$.flags.timeout: no flag of a session"),
-        ({"flags": {"session": "abcd"}}, "session_not_found", "$.flags.session: "),
-        ({"dialect": "acp"}, "invalid_params", "$.dialect: expected zot or jsonrpc"),
-    ],
-)
-def test_what_is_wrong_is_named_by_its_path_and_ends_the_connection(
-    machine: Machine, members: Frame, kind: str, said: str
-) -> None:
+WRONG: list[tuple[Frame, str, str]] = [
+    ({"zotd": 2}, "protocol_version", "$.zotd: this daemon knows version 1 of the preface, not 2"),
+    ({"zotd": None}, "protocol_version", "$.zotd"),
+    ({"cwd": "here"}, "invalid_params", "$.cwd: expected an absolute path"),
+    ({"cwd": "/no/such"}, "invalid_params", "$.cwd: /no/such is not a directory"),
+    ({"cwd": 1}, "invalid_params", "$.cwd: expected a string, got a number"),
+    ({"env": []}, "invalid_params", "$.env: expected an object, got an array"),
+    ({"env": {"K": {"s3cret": 1}}}, "invalid_params", "$.env.K: expected a string, got an object"),
+    ({"flags": "s3cret"}, "invalid_params", "$.flags: expected an object, got a string"),
+    ({"flags": {"api_key": ["s3cret"]}}, "invalid_params", "$.flags.api_key: expected a string"),
+    ({"flags": {"reasoning": "s3cret"}}, "invalid_params", "$.flags.reasoning: expected one of off,"),
+    ({"flags": {"max_steps": "1"}}, "invalid_params", "$.flags.max_steps: expected a whole number"),
+    ({"flags": {"ext": ["a", 1]}}, "invalid_params", "$.flags.ext[1]: expected a string"),
+    ({"flags": {"no_ext": "s3cret"}}, "invalid_params", "$.flags.no_ext: expected a boolean"),
+    ({"flags": {"timeout": 3}}, "unsupported", "$.flags.timeout: no flag of a session"),
+    ({"flags": {"session": "abcd"}}, "session_not_found", "$.flags.session: "),
+    ({"dialect": "acp"}, "invalid_params", "$.dialect: expected zot or jsonrpc"),
+]
+
+
+def test_what_is_wrong_is_named_by_its_path_and_ends_the_connection(machine: Machine) -> None:
+    daemon, path = machine.listen()
+    for members, kind, said in WRONG:
+        client = machine.connect(path)
+        client.write(preface(**members) + b'{"type":"ping"}\n')
+        error = client.raw()["error"]
+        assert (error["data"]["kind"], error["message"][: len(said)]) == (kind, said)
+        assert client.raw() is None
+        assert "s3cret" not in json.dumps(error)
+        assert kind != "protocol_version" or "pip install" in error["data"]["hint"]
+    assert daemon.stderr == ""
+
+
+def test_a_private_server_ends_with_it_as_with_a_wrong_flag(machine: Machine) -> None:
     process = machine.rpc()
-    process.write(preface(**members) + b'{"type":"ping"}\n')
-    error = process.raw()["error"]
-    assert (error["data"]["kind"], error["message"][: len(said)]) == (kind, said)
+    process.write(preface(flags={"timeout": 3}))
+    message = process.raw()["error"]["message"]
     assert process.raw() is None
     assert process.exit_code() == 2
-    assert process.stderr == f"zotd: {error['message']}\n"
-    assert "s3cret" not in json.dumps(error)
-    assert kind != "protocol_version" or "pip install" in error["data"]["hint"]
+    assert process.stderr == f"zotd: {message}\n"
 
 
 def test_a_bad_one_ends_its_connection_only_and_a_second_one_is_none(machine: Machine) -> None:
