@@ -14,7 +14,7 @@ from zotd.daemon.beginning import begin
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import BadChoice
-from zotd.store.errors import StoreError
+from zotd.store.errors import NoSession, StoreError
 
 if TYPE_CHECKING:
     from zotd.daemon.sessions import Sessions
@@ -87,6 +87,8 @@ class Reopening:
             await self._closed_whole()
             if (open_already := self._sessions.at(key)) is not None:
                 return open_already
+            if not key.exists():
+                return NoSession(f"there is no session file {key}")
             beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
             before = self._closed.pop(beginning.session_id, None)
             spec = spec if before is None else replace(before, saved=spec.saved)
