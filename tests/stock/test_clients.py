@@ -27,10 +27,10 @@ CLIENTS: dict[str, list[str | Path]] = {
 
 
 def flags(machine: Machine) -> list[str]:
-    """Flags of a daemon that tells a story of a second, and that has an extension with a panel."""
+    """Flags of a daemon that tells a story of half a second, and that has an extension with a panel."""
     script = machine.script(
         {"match": "^hello$", "reply": [{"text": "Hello to you."}]},
-        {"match": "^story$", "reply": [{"text": STORY, "delay_ms": 15}]},
+        {"match": "^story$", "reply": [{"text": STORY, "delay_ms": 10}]},
     )
     return [*script, "--ext", str(machine.extension("puppet", PUPPET.read_text()))]
 

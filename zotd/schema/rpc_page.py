@@ -15,8 +15,8 @@ from zotd.schema.reference import GENERATED, code, section, table
 
 _HEAD = f"""# RPC
 
-JSON-RPC 2.0, protocol version {PROTOCOL_VERSION}, over standard input and output (`zotd rpc`) or what
-`--listen` names. The [walkthrough](/protocol-walkthrough.md) is one connection from its first line to its last;
+JSON-RPC 2.0, protocol version {PROTOCOL_VERSION}, over pipes, a Unix socket or a WebSocket:
+[connecting.md](/connecting.md) tells how. The [walkthrough](/protocol-walkthrough.md) is one connection from its first line to its last;
 [examples/rpc](/../examples/rpc/README.md) has small clients to copy. `rpc.discover` answers with all of this page
 as an OpenRPC document; the JSON Schema of every shape is [schema.json](/reference/schema.json).
 
@@ -50,7 +50,7 @@ no raw U+2028 or U+2029; a frame that is [too large](/limits.md) is answered wit
    never aborts a turn; `turn/abort` does.
 5. A client that lost its connection attaches again with `epoch` and `since`, the `seq` of the last event it has:
    it gets every later one, once. Where they are not kept any more, one `resync` stands in for them.
-6. `shutdown` and `exit` end the connection, never a shared daemon."""  # noqa: E501
+6. `shutdown` and `exit` end the connection, never a shared daemon. [How](/connecting.md#leaving)."""  # noqa: E501
 _ERRORS = """An error carries a code, a message for a person, and in `data` the member `kind`, the stable word
 below, and often `hint`, what to do next. Any method may answer with these:"""
 _EVENTS = """A notification's method is the event's `type`, its params are the rest: the members below, and in
