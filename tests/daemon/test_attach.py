@@ -13,7 +13,10 @@ from zotd.agent.loop import Model
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent, Tasks
 from zotd.daemon.session import Session
+from zotd.daemon.sessions import Sessions
+from zotd.daemon.spec import SessionSpec
 from zotd.protocol.events import ExtNotify, ExtPanelClose, ExtPanelOpen, ExtPanelRender
+from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
 from zotd.store.ring import Published
 from zotd.wire.codec import decode
@@ -132,3 +135,24 @@ async def test_a_mistake_of_ours_in_a_session_is_told_to_its_clients_and_stands(
         "seq": 1,
     }
     assert "LookupError: nothing is there" in capfd.readouterr().err
+
+
+async def test_all_sessions_together_keep_only_so_much_for_those_who_come_back(tmp_path: Path) -> None:
+    spec = SessionSpec(
+        cwd=tmp_path, home=tmp_path, user_home=tmp_path, environ={}, provider="scripted", ephemeral=True
+    )
+    limits = Limits(replay_bytes_of_all=4_000)
+    async with Independent() as tasks:
+        house = Sessions(limits, tasks, Providers(limits))
+        one, two = house.open(spec), house.open(spec)
+        one.publish(ExtNotify(extension="pup", level="info", message="x" * 2_000))
+        two.publish(ExtNotify(extension="pup", level="info", message="y" * 2_000))
+        first, second = Watcher(), Watcher()
+        one.attach(first, since=0)
+        two.attach(second, since=0)
+        assert [event["type"] for event in first.seen + second.seen] == ["ext_notify", "resync"]
+        await house.close(one)
+        two.publish(ExtNotify(extension="pup", level="info", message="z" * 2_000))
+        two.attach(second, since=1)
+        assert second.seen[-1]["message"] == "z" * 2_000
+        await house.close_all()

@@ -28,6 +28,7 @@ from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
 from zotd.store.errors import OpenAlready
 from zotd.store.log import undo_path
+from zotd.store.ring import Budget
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.changes import Changes
 from zotd.tools.skill import SkillTool
@@ -50,6 +51,7 @@ class Sessions:
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
         self._stores: dict[Path, SessionStore] = {}
+        self._replay = Budget(limits.replay_bytes_of_all)
         self.saved = Reopening(self, tasks)
 
     @property
@@ -106,6 +108,7 @@ class Sessions:
             tasks=self._tasks,
             trusted=spec.trusted,
             beginning=beginning,
+            budget=self._replay,
             changes=changes,
         )
         if beginning.saved is not None:

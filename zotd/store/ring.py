@@ -55,9 +55,9 @@ class Ring:
     def after(self, seq: int) -> list[Published] | None:
         """The events with a greater number, in order; None when some of them are not kept any more."""
         events = self._events
-        if not events or seq >= events[-1].seq:
+        missed = self._last - seq
+        if missed <= 0:
             return []
-        missed = events[-1].seq - seq
         if missed > len(events):
             return None
         return (

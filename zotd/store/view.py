@@ -58,7 +58,7 @@ class NotesInView:
             self.add(note)
 
     def add(self, note: Note) -> None:
-        size = len(note.text) if note.text.isascii() else len(note.text.encode("utf-8", "replace"))
+        size = len(note.text) if note.text.isascii() else len(note.text.encode("utf-8", "surrogatepass"))
         self._rows.append((note, size))
         self._bytes += size
         while len(self._rows) > self._kept or self._bytes > self._most:
