@@ -30,7 +30,7 @@ class ContextItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: `file`, `range` of one, `diagnostic` in one, or `text`.
     path: absolute, or relative to the session's directory; all but `text` need it.
     start: where it begins; `range` and `diagnostic` need it.
-    end: where it ends, exclusive.
+    end: where it ends, exclusive; `range` needs it.
     text: what is there, when the editor knows better than the disk.
     severity: of a diagnostic, such as `error`.
     message: of a diagnostic.
