@@ -37,6 +37,7 @@ from zotd.protocol.content import (
     StopReason,
     Text,
     ToolCall,
+    ToolResult,
     Usage,
 )
 from zotd.protocol.events import (
@@ -262,7 +263,11 @@ class Loop:
             self._spent(finish.usage, model, draft)
         blocks = draft.blocks()
         if blocks:
-            blocks = self._say(blocks, approved)
+            try:
+                blocks = self._say(blocks, approved)
+            except NotKept:
+                self._unrun(blocks)
+                raise
         calls = [block for block in blocks if isinstance(block, ToolCall)]
         for call in calls:
             sink.publish(ToolCalled(id=call.id, name=call.name, args=call.args))
@@ -278,6 +283,15 @@ class Loop:
         visible = shown(self.transcript.append("assistant", blocks, shown=approved)).content
         self._sink.publish(AssistantMessage(content=visible, message_id=self.transcript.last_id))
         return visible
+
+    def _unrun(self, blocks: Sequence[Block]) -> None:
+        """The turn ends before the calls of its last message run, and before anybody is told of them."""
+        if calls := [block for block in blocks if isinstance(block, ToolCall)]:
+            why = [Text("not run: the conversation cannot be written down")]
+            with suppress(NotKept):
+                self.transcript.append(
+                    "tool", [ToolResult(call.id, is_error=True, content=why) for call in calls]
+                )
 
     def _cut_off(self, draft: Draft, withheld: Sequence[str]) -> None:
         """Keep what the model said before it was cut off; words that nobody approved are not shown.
