@@ -137,6 +137,21 @@ def test_print_mode_json_mode_and_zot_clients_start_them_as_zot_does(machine: Ma
     assert "untrusted" not in states
 
 
+def test_what_a_zot_client_had_running_waits_for_trust_when_an_editor_brings_it_back(
+    machine: Machine,
+) -> None:
+    bring(machine, machine.cwd)
+    _, path = machine.listen("--provider", "scripted", "--session", str(machine.cwd / "talk.jsonl"))
+    zot = machine.connect(path)
+    zot.ask("prompt", message="hello")
+    session = zot.until("done")[-1]["session_id"]
+    editor = machine.connect(path).greet()
+    editor.call("session/close", session_id=session)
+    back = editor.call("session/load", path=str(machine.cwd / "talk.jsonl"))["session"]
+    assert (back["session_id"], back["message_count"], back["trusted"]) == (session, 2, False)
+    assert loaded(editor, session) == {"project own": "untrusted"}
+
+
 def test_a_broken_record_is_told_and_nothing_is_trusted(machine: Machine, editors: list[Client]) -> None:
     bring(machine, machine.cwd)
     client, _ = editors

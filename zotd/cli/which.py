@@ -13,7 +13,7 @@ from zotd.base.paths import absolute
 from zotd.cli.console import complain, escaped
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.session_methods import SessionRow
-from zotd.store.catalog import NoSession, SessionStore, StoreError
+from zotd.store.catalog import NoSession, SessionStore, StoreError, names_a_file
 from zotd.store.log import lock
 
 _ID = 8
@@ -23,14 +23,12 @@ _TOLD = 5
 
 
 def file_of(store: SessionStore, word: str) -> Path:
-    """The file that is meant; it need not be there. Raises NoSession and Ambiguous, which say what
-    is there, and OSError.
+    """The file that is meant; it need not be there.
 
-    A path has a slash in it or ends in `.jsonl`; so has the name of a file that is here. Else it is an id.
+    Raises NoSession, which says what is there, Ambiguous and OSError.
     """
-    path = absolute(word, "session")
-    if "/" in word or word.endswith(".jsonl") or path.is_file():
-        return path
+    if names_a_file(word):
+        return absolute(word, "session")
     try:
         return store.find(word)
     except NoSession as missing:

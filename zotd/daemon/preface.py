@@ -19,7 +19,7 @@ from zotd.daemon.connection import PREFACE_VERSION, BadPreface
 from zotd.daemon.params_to_spec import directory, environment
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.rpc_errors import REFUSED
-from zotd.store.catalog import SessionStore
+from zotd.store.catalog import SessionStore, names_a_file
 from zotd.store.errors import StoreError
 from zotd.wire.codec import json_name
 from zotd.wire.peer import INVALID_PARAMS, problem
@@ -142,11 +142,11 @@ def _script(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
 
 
 def _session(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
-    """A file, which has a slash or ends in `.jsonl`, or the beginning of an id."""
+    """A file, or the beginning of an id."""
     word = _text(value, path)
     if not word:
         return _newest(spec, True, path)
-    if "/" in word or word.endswith(".jsonl"):
+    if names_a_file(word):
         return replace(spec, saved=_under(spec, word, path), ephemeral=False)
     return _saved(spec, path, lambda store: store.find(word))
 

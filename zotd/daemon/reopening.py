@@ -91,7 +91,10 @@ class Reopening:
                 return NoSession(f"there is no session file {key}")
             beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
             before = self._closed.pop(beginning.session_id, None)
-            spec = spec if before is None else replace(before, saved=spec.saved)
+            if before is not None:
+                # What an editor brings back waits for trust, whoever had it open before.
+                asks = before.asks_trust or spec.asks_trust
+                spec = replace(before, saved=spec.saved, asks_trust=asks)
             session = self._sessions.make(spec, beginning, late=True)
             self._sessions.expire_later(session)
             return session

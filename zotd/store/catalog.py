@@ -39,6 +39,7 @@ __all__ = [
     "SessionLocked",
     "SessionStore",
     "StoreError",
+    "names_a_file",
 ]
 
 
@@ -229,6 +230,11 @@ class SessionStore:
         except OSError as error:
             raise NotKept(path, error.strerror or str(error)) from None
         return path
+
+
+def names_a_file(word: str) -> bool:
+    """Whether who names a session so means a file, not an id: there is a slash in it, or it ends so."""
+    return "/" in word or word.endswith(".jsonl")
 
 
 def cursor(changed: int, name: str) -> str:
