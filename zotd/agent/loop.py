@@ -287,11 +287,10 @@ class Loop:
     def _unrun(self, blocks: Sequence[Block]) -> None:
         """The turn ends before the calls of its last message run, and before anybody is told of them."""
         if calls := [block for block in blocks if isinstance(block, ToolCall)]:
-            why = [Text("not run: the conversation cannot be written down")]
+            why = Text("not run: the conversation cannot be written down")
+            results = [ToolResult(call.id, is_error=True, content=[why]) for call in calls]
             with suppress(NotKept):
-                self.transcript.append(
-                    "tool", [ToolResult(call.id, is_error=True, content=why) for call in calls]
-                )
+                self.transcript.append("tool", results)
 
     def _cut_off(self, draft: Draft, withheld: Sequence[str]) -> None:
         """Keep what the model said before it was cut off; words that nobody approved are not shown.
