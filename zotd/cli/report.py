@@ -9,6 +9,7 @@ from collections.abc import Container
 from typing import Any
 
 from zotd.agent.loop import Outcome
+from zotd.cli.console import escaped
 from zotd.daemon.connection import Outlet
 from zotd.extensions.panel_text import paragraphs
 from zotd.store.ring import Published
@@ -166,4 +167,4 @@ class JsonReporter:
 
 def note(text: str) -> None:
     """A line on standard error, with control characters shown instead of sent."""
-    sys.stderr.write("".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text) + "\n")
+    sys.stderr.write(escaped(text) + "\n")
