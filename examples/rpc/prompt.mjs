@@ -10,7 +10,8 @@ import { createInterface } from "node:readline";
 const [path, prompt] = process.argv.slice(2);
 const socket = connect(path);
 const waiting = new Map();
-const ended = new Map();
+const stops = new Map();
+let woken = () => {};
 let last = 0;
 
 function call(method, params) {
@@ -22,7 +23,10 @@ function call(method, params) {
 const events = {
   text_delta: ({ delta }) => process.stdout.write(delta),
   error: ({ message }) => console.error(message),
-  done: ({ turn_id, stop }) => ended.get(turn_id)(stop),
+  done({ turn_id, stop }) {
+    stops.set(turn_id, stop); // perhaps before anybody waits for it: it may come together with the answer
+    woken();
+  },
 };
 
 createInterface({ input: socket }).on("line", (line) => {
@@ -44,9 +48,9 @@ try {
   await call("initialize", { protocol_version: 1, client: { name: "prompt.mjs" } });
   const { session } = await call("session/new", { cwd: process.cwd() });
   const { turn_id } = await call("turn/start", { session_id: session.session_id, text: prompt });
-  const stop = await new Promise((resolve) => ended.set(turn_id, resolve));
+  while (!stops.has(turn_id)) await new Promise((resolve) => (woken = resolve));
   process.stdout.write("\n");
-  process.exitCode = stop === "end_turn" ? 0 : 1;
+  process.exitCode = stops.get(turn_id) === "end_turn" ? 0 : 1;
   socket.removeAllListeners("close").destroy();
 } catch (error) {
   fail(error);
