@@ -83,9 +83,12 @@ class Model:
 class Steering(Protocol):
     """A prompt that the running turn takes in before its next model call.
 
-    client: who sent it. key: the client's own name for it, "" without one.
+    id: of the turn that it is to the client. client: who sent it. key: the client's own name for it, ""
+    without one.
     """
 
+    @property
+    def id(self) -> str: ...
     @property
     def content(self) -> Sequence[Block]: ...
     @property
@@ -182,9 +185,10 @@ class Loop:
 
         return Compaction(self.transcript, model, self._sink, self._account, self._limits)
 
-    def _ask(self, prompt: Sequence[Block], origin: str, key: str = "") -> Message:
-        """A prompt enters the conversation."""
-        message = self.transcript.append("user", prompt, meta={"key": key} if key else None)
+    def _ask(self, prompt: Sequence[Block], origin: str, key: str = "", steered: str = "") -> Message:
+        """A prompt enters the conversation. steered: its own id, where it is part of another turn."""
+        named = {"key": key, **({"steered": steered} if steered else {})} if key else None
+        message = self.transcript.append("user", prompt, meta=named)
         self._sink.publish(
             UserMessage(content=message.content, origin=origin, message_id=self.transcript.last_id)
         )
@@ -204,7 +208,7 @@ class Loop:
             if 0 < enough <= self.transcript.used and not await self._compaction(model).make_room(asked):
                 enough = 0
             for steering in self.steered() if step > 1 else ():
-                self._ask(steering.content, steering.client, steering.key)
+                self._ask(steering.content, steering.client, steering.key, steering.id)
             self._sink.publish(TurnStart(step=step))
             if self.hooks is not None and isinstance(said := await self.hooks.turn_start(step), Refused):
                 outcome.stop, outcome.error, outcome.kind = "error", said.reason, "turn_blocked"

@@ -96,7 +96,8 @@ class Beginning:
             if turn_id and key:
                 with suppress(ValueError):
                     when = datetime.fromisoformat(message.time).timestamp()
-                    yield Keyed(turn_id, key, when, _outcome(said[turn_id]))
+                    own = message.meta.get("steered", turn_id)
+                    yield Keyed(own, key, when, _outcome(said[turn_id]))
 
     def give_up(self) -> None:
         """No session is made of it."""
