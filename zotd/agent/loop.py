@@ -234,7 +234,7 @@ class Loop:
         request = ModelRequest(
             model=model.id,
             system=model.system,
-            messages=tuple(self.transcript.messages),
+            messages=self.transcript.rows(),
             tools=self.tools.offered() if model.tools else (),
             reasoning=model.reasoning,
         )

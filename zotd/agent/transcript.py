@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import isfinite
-from typing import Any
+from typing import Any, overload
 
 from msgspec.structs import replace
 
@@ -84,6 +85,10 @@ class Transcript:
         if self.record is not None:
             self.record.usage(usage, self.usage)
 
+    def rows(self) -> Sequence[Message]:
+        """The messages as they are now, however many follow. It costs the same for any number of them."""
+        return _Rows(self.messages, len(self.messages))
+
     @property
     def last_id(self) -> int:
         """The ordinal of the last message that there is or was."""
@@ -112,6 +117,29 @@ class Transcript:
         self.first_id += len(self.messages)
         self.messages = list(messages)
         self.used = 0
+
+
+class _Rows(Sequence[Message]):
+    """The first `count` of a list that only grows: whoever replaces messages makes another list."""
+
+    def __init__(self, messages: list[Message], count: int) -> None:
+        self._messages = messages
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Message]: ...
+    def __getitem__(self, at: int | slice) -> Message | Sequence[Message]:
+        if isinstance(at, slice):
+            return self._messages[: self._count][at]
+        return self._messages[range(self._count)[at]]
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._messages, self._count)
 
 
 def shown(message: Message) -> Message:

@@ -97,9 +97,13 @@ def _pieces(text: str, chars: int) -> Iterator[str]:
 
 
 def _call_ids(messages: Sequence[Message]) -> Iterator[str]:
-    """Ids that no call of the conversation has: counted on, so that recordings repeat."""
+    """Ids that no call of the conversation has: counted on, so that recordings repeat.
+
+    Calls are counted when the first id is asked for: an answer in words takes no time for what came before.
+    """
     seen = sum(isinstance(block, ToolCall) for message in messages for block in message.content)
-    return (f"call_{number}" for number in count(seen + 1))
+    for number in count(seen + 1):
+        yield f"call_{number}"
 
 
 def _stop(entry: Entry, reply: Sequence[Piece]) -> StopReason:
