@@ -7,29 +7,13 @@ from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from zotd.agent.ports import NotKept
+from zotd.daemon.refused import Refused as Refused
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.params import SessionRef
-from zotd.protocol.rpc_errors import ERROR_KINDS
 from zotd.providers.catalog import BadChoice
 from zotd.store.errors import StoreError
-
-
-class Refused(Exception):
-    """An error answer. `kind` is a stable word that has a code, `hint` says what to do.
-
-    then: what happens once the answer is on its way.
-    """
-
-    def __init__(
-        self, message: str, *, kind: str, hint: str = "", then: Callable[[], None] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.code = ERROR_KINDS[kind].code
-        self.kind = kind
-        self.hint = hint
-        self.then = then
 
 
 class Caller(Protocol):

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
 from zotd.base.reasoning import LEVELS, SAME
 from zotd.base.secret import Secret
-from zotd.daemon.calls import Refused
 from zotd.daemon.connection import PREFACE_VERSION, BadPreface
-from zotd.daemon.params_to_spec import directory, environment
+from zotd.daemon.refused import Refused
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.surroundings import directory, environment
 from zotd.protocol.rpc_errors import REFUSED
 from zotd.store.catalog import SessionStore, names_a_file
-from zotd.store.errors import StoreError
 from zotd.wire.codec import json_name
 from zotd.wire.peer import INVALID_PARAMS, problem
+
+if TYPE_CHECKING:
+    from zotd.store.catalog import SessionStore
 
 
 def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec, str]:
@@ -159,6 +161,8 @@ def _newest(spec: SessionSpec, value: Any, path: str) -> SessionSpec:
 
 
 def _saved(spec: SessionSpec, path: str, find: Callable[[SessionStore], Path | None]) -> SessionSpec:
+    from zotd.store.catalog import SessionStore, StoreError
+
     try:
         return replace(spec, saved=find(SessionStore(spec.home, Limits())), ephemeral=False)
     except StoreError as no:

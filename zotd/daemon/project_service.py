@@ -6,9 +6,9 @@ import asyncio
 
 from zotd.base.files import BadFile
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
-from zotd.daemon.params_to_spec import absolute_path, directory
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.surroundings import absolute_path, directory
 from zotd.daemon.trusting import looked_up
 from zotd.project.trust import trust
 from zotd.protocol import project_methods as m

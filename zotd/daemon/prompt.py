@@ -12,8 +12,8 @@ from typing import NamedTuple
 from zotd.base.files import BadFile, read_bytes
 from zotd.base.limits import Limits
 from zotd.daemon.calls import Refused
-from zotd.daemon.params_to_spec import absolute_path
 from zotd.daemon.pictures import picture
+from zotd.daemon.surroundings import absolute_path
 from zotd.protocol.content import Image
 from zotd.protocol.turn_methods import ContextItem, Position, PromptImage
 from zotd.tools.read import BOM, picture_type, read_window

@@ -10,10 +10,10 @@ from pathlib import Path
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
 from zotd.daemon.export_service import saved_of
-from zotd.daemon.params_to_spec import absolute_path, directory
 from zotd.daemon.session import Session
 from zotd.daemon.session_list import listed, live_row
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.surroundings import absolute_path, directory
 from zotd.protocol import session_methods as s
 from zotd.protocol.content import ContextUse
 from zotd.protocol.session import SessionInfo

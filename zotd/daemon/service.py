@@ -16,10 +16,10 @@ from zotd.daemon.compact_service import COMPACT_METHODS
 from zotd.daemon.export_service import EXPORT_METHODS
 from zotd.daemon.extension_service import EXTENSION_METHODS
 from zotd.daemon.model_service import MODEL_METHODS
-from zotd.daemon.params_to_spec import directory
 from zotd.daemon.project_service import PROJECT_METHODS
 from zotd.daemon.saved_service import SAVED_METHODS
 from zotd.daemon.session_service import SESSION_METHODS
+from zotd.daemon.surroundings import directory
 from zotd.daemon.turn_service import TURN_METHODS
 from zotd.daemon.view_service import VIEW_METHODS
 from zotd.protocol import methods as m

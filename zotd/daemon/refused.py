@@ -1,0 +1,23 @@
+"""Owns the refusal of what a client asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zotd.protocol.rpc_errors import ERROR_KINDS
+
+
+class Refused(Exception):
+    """An error answer. `kind` is a stable word that has a code, `hint` says what to do.
+
+    then: what happens once the answer is on its way.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str, hint: str = "", then: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = ERROR_KINDS[kind].code
+        self.kind = kind
+        self.hint = hint
+        self.then = then
