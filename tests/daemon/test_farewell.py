@@ -90,6 +90,18 @@ def test_on_a_socket_they_end_that_connection_and_no_turn_of_others(machine: Mac
     assert daemon.popen.poll() is None
 
 
+def test_a_private_server_finishes_a_turn_that_nobody_watches(machine: Machine) -> None:
+    call = {"name": "bash", "args": {"command": "sleep 0.3; touch ran"}}
+    process = machine.rpc(*machine.script({"reply": [{"tool_call": call}]}, ECHO))
+    process.greet()
+    session = process.session()
+    start(process, session, "go")
+    process.call("session/detach", session_id=session)
+    process.hang_up()
+    assert process.exit_code() == 0
+    assert (machine.cwd / "ran").exists()
+
+
 def test_before_initialize_a_goodbye_ends_the_connection_too(machine: Machine) -> None:
     process = machine.rpc()
     process.send({"jsonrpc": "2.0", "method": "exit"})
@@ -131,6 +143,9 @@ def test_its_own_prompts_are_heard_out_and_not_those_of_others(machine: Machine)
     ended = stayer.call("turn/wait", session_id=session, turn_id=turn)
     assert ended["text"] == "one two three"
     assert stayer.call("session/state", session_id=stuck)["session"]["busy"]
+    asked = ({"type": "attach", "session_id": stuck}, {"type": "get_state"})
+    frames = said_at_once(path, *asked)
+    assert [frame["success"] for frame in frames if frame["type"] == "response"] == [True, True]
 
 
 def test_a_client_that_closes_altogether_is_let_go_at_once_and_its_turn_goes_on(machine: Machine) -> None:

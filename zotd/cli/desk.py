@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.base.tasks import Tasks
@@ -125,6 +126,13 @@ class Desk:
 
     def set_reasoning(self, session: Session, level: str) -> None:
         self._house.agents.sessions.set_reasoning(session, level)
+
+    async def finish(self, session: Session, turn_ids: Sequence[str]) -> None:
+        """Until a client's turns are done; of a private session, all that they made extensions do as well."""
+        if self._house.private:
+            await session.finish()
+        for turn_id in turn_ids:
+            await session.wait(turn_id)
 
     async def leave(self, session: Session, client: Client) -> None:
         await self._house.agents.sessions.leave(session, client, private=self._house.private)

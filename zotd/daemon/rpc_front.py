@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -51,7 +52,7 @@ class RpcFront:
         self.capabilities: frozenset[str] = frozenset()
         self._over = False
         self._leaving: asyncio.TimerHandle | None = None
-        self._accepted: list[tuple[str, str]] = []
+        self._accepted: deque[tuple[str, str]] = deque(maxlen=connection.limits.turns_kept)
         self.name = "client"
         self._private = private
         self._connection = connection
@@ -118,10 +119,9 @@ class RpcFront:
         if self._private:
             for session in self._attached:
                 await session.finish()
-            return
-        for session_id, turn_id in self._accepted:
-            if (shared := self.sessions.get(session_id)) is not None:
-                await shared.wait(turn_id)
+        for session_id, turn_id in tuple(self._accepted):
+            if (known := self.sessions.get(session_id)) is not None:
+                await known.wait(turn_id)
 
     async def closed(self) -> None:
         if self._leaving is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
@@ -40,6 +41,7 @@ class Desk(Protocol):
     def start(self, session: Session) -> None: ...
     def set_model(self, session: Session, model: str) -> None: ...
     def set_reasoning(self, session: Session, level: str) -> None: ...
+    async def finish(self, session: Session, turn_ids: Sequence[str]) -> None: ...
     async def leave(self, session: Session, client: Client) -> None: ...
     def fatal(self, connection: Connection, message: str) -> None: ...
 
@@ -116,13 +118,13 @@ class ZotFront:
             self._pump = self.desk.tasks.create_task(self._work(), name="zot dialect commands")
 
     async def finished(self) -> None:
-        """Until everything that was accepted is done."""
+        """Until everything that was accepted is done; of a session that others may share, what is ours."""
         if self._pump is not None:
             await asyncio.wait([self._pump])
         if self.reloads:
             await asyncio.wait(self.reloads)
         if self._session is not None:
-            await self._session.finish()
+            await self.desk.finish(self._session, tuple(self.awaited))
 
     async def closed(self) -> None:
         self._over = True
