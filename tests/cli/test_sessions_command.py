@@ -7,7 +7,9 @@ import json
 import os
 import pty
 import re
+import struct
 import subprocess
+import termios
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -252,7 +254,7 @@ def test_on_a_terminal_removing_asks(machine: Machine, answer: str, code: int) -
 def test_on_a_terminal_a_row_is_a_line(machine: Machine) -> None:
     save(machine, PARSER, prompt("a long story 漢字 " * 12))
     ours, theirs = pty.openpty()
-    fcntl.ioctl(ours, 0x5414, b"\x18\0\x40\0\0\0\0\0")  # TIOCSWINSZ: 24 rows of 64 columns
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 64, 0, 0))
     command = [str(machine.program), "sessions", "list"]
     done = subprocess.run(command, stdout=theirs, env=machine.env, cwd=machine.cwd, timeout=LONG, check=True)
     os.close(theirs)
