@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients import Frame
+from tests.clients import Frame, judge_event
 from zotd.agent.loop import Model
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent, Tasks
@@ -33,6 +33,7 @@ class Watcher:
 
     def deliver(self, event: Published) -> None:
         self.seen.append({"type": event.type, **decode(event.body)})
+        judge_event(self.seen[-1])
 
     async def drained(self) -> None:
         """It reads at once."""

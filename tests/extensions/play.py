@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.agent.test_loop import Echo, Script, Step, call, finish
+from tests.clients import judge_event
 from tests.extensions.conftest import Stage
 from tests.peers import PeerScope
 from zotd.agent.loop import Model, Outcome
@@ -18,6 +20,7 @@ from zotd.extensions.program import Surroundings
 from zotd.extensions.shared import SharedExtensions
 from zotd.protocol.content import ToolResult
 from zotd.protocol.events import TextDelta
+from zotd.store.ring import Published
 
 Wire = dict[str, Any]
 
@@ -33,7 +36,9 @@ class Viewer:
         self.on_event: Callable[[Wire], None] = lambda event: None
         self._more = asyncio.Event()
 
-    def deliver(self, event: Wire) -> None:
+    def deliver(self, published: Published) -> None:
+        event = {"type": published.type, **json.loads(published.body)}
+        judge_event(event)
         self.seen.append(event)
         self.on_event(event)
         self._more.set()
