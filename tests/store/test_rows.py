@@ -171,3 +171,12 @@ def test_what_some_of_several_calls_answered_before_the_end_is_not_lost() -> Non
     assert results == [answered, ToolResult("c2", is_error=True, content=[Text("interrupted")])]
     finished = rows.message_row(Message("tool", results, "t"))
     assert rows.missing_results(rows.read_rows(unfinished + encode(finished) + b"\n")) == []
+
+
+def test_how_full_the_window_was_is_known_of_a_single_request_and_not_of_a_whole_turn() -> None:
+    row = rows.usage_row(Usage(input=20, output=14, cache_read=4), Usage(input=99))
+    ours = file_of(said("user"), row, said("assistant", {"text": "a"}))
+    assert rows.read_rows(ours).used == 38
+    zots = file_of(said("user"), said("assistant", {"text": "a"}), row, said("user"), said("assistant"))
+    assert rows.read_rows(zots).used == 0
+    assert rows.read_rows(ours + encode(rows.compaction_row([])) + b"\n").used == 0

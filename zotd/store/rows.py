@@ -168,6 +168,7 @@ class Fold:
 
     def __init__(self, saved: Saved) -> None:
         self.saved = saved
+        self._request = 0  # tokens of a request whose answer is the next row
         saved.provider, saved.model = _text(saved.meta, "provider"), _text(saved.meta, "model")
         saved.title = _text(saved.meta, "title")
 
@@ -179,7 +180,7 @@ class Fold:
                 return self._message(row.get("message"))
             case "usage":
                 saved.usage = usage_of(row.get("cumulative"))
-                saved.used = usage_of(row.get("usage")).tokens
+                self._request = usage_of(row.get("usage")).tokens
             case "compaction":
                 return self._compaction(compacted(row))
             case "rename":
@@ -200,6 +201,10 @@ class Fold:
     def _message(self, value: Any) -> str | None:
         if (message := message_of(value)) is None:
             return "expected a message with `role` and `content`"
+        # zot writes down what a whole turn took, behind its last message: that is no one request.
+        if message.role == "assistant" and self._request:
+            self.saved.used = self._request
+        self._request = 0
         self.saved.messages.append(message)
         self.saved.results.clear()
         self._added([message])
@@ -212,7 +217,7 @@ class Fold:
             return "expected a compaction with `messages`"
         self.saved.first_id = self.saved.last_id + 1
         self.saved.messages = kept
-        self.saved.used = 0
+        self.saved.used = self._request = 0
         self._added(kept)
         return None
 
