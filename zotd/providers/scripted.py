@@ -14,7 +14,7 @@ from zotd.providers.script import Entry, Piece, load_script, parse_script
 
 __all__ = ["ScriptedProvider", "load_script"]
 
-_BREATH = 64  # events between two looks at the loop: an abort is felt, and the speed is kept
+_BREATH = 256  # events between two looks at the loop: an abort is felt, and the speed is kept
 _CHARS_PER_TOKEN = 4  # a rule of thumb, for entries that state no usage
 _ECHO = Entry(times=0)
 

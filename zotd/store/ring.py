@@ -50,7 +50,9 @@ class Ring:
         while events and (
             len(events) > self._most_events or self._bytes > self._most_bytes or self._budget.left < 0
         ):
-            self._drop()
+            size = len(events.popleft().body) + _OVERHEAD
+            self._bytes -= size
+            self._budget.left += size
 
     def after(self, seq: int) -> list[Published] | None:
         """The events with a greater number, in order; None when some of them are not kept any more."""
@@ -71,11 +73,6 @@ class Ring:
         self._events.clear()
         self._budget.left += self._bytes
         self._bytes = 0
-
-    def _drop(self) -> None:
-        size = len(self._events.popleft().body) + _OVERHEAD
-        self._bytes -= size
-        self._budget.left += size
 
 
 _OVERHEAD = 200
