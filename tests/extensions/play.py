@@ -20,19 +20,21 @@ from zotd.extensions.program import Surroundings
 from zotd.extensions.shared import SharedExtensions
 from zotd.protocol.content import ToolResult
 from zotd.protocol.events import TextDelta
+from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Published
 
 Wire = dict[str, Any]
 
 
 class Viewer:
-    """A client: keeps what it sees."""
+    """A client: keeps what it sees. `picture` is the session as it was when it came."""
 
     full = False
 
     def __init__(self, *capabilities: str) -> None:
         self.capabilities = frozenset(capabilities)
         self.seen: list[Wire] = []
+        self.picture: SessionInfo | None = None
         self.on_event: Callable[[Wire], None] = lambda event: None
         self._more = asyncio.Event()
 
@@ -78,6 +80,7 @@ class Play:
     def attach(self, *capabilities: str) -> Viewer:
         """Another client comes."""
         another = Viewer(*capabilities)
+        another.picture = self.session.info()
         self.session.attach(another)
         return another
 

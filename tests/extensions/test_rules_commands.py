@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from tests.extensions.conftest import Stage
 from tests.extensions.play import Viewer, calls, play, says
@@ -35,7 +36,7 @@ class Notes(Peer):
 
 def standing(viewer: Viewer) -> list[str]:
     """The notes that a client shows at the end, as it would fold them."""
-    notes: list[Frame] = []
+    notes: list[Frame] = [to_builtins(note) for note in viewer.picture.notes] if viewer.picture else []
     for event in viewer.seen:
         if event["type"] in ("ext_notify", "ext_display"):
             notes.append(event)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from tests.agent.test_loop import Script
 from tests.extensions.conftest import Stage
@@ -56,7 +57,7 @@ def words(messages: list[Message]) -> list[str]:
 def visible(scene: Play) -> str:
     """All that a client, or who asks for messages, can read."""
     rows = [shown(message).text for message in scene.session.transcript.messages]
-    return json.dumps([scene.viewer.seen, rows, scene.session.partial_text])
+    return json.dumps([scene.viewer.seen, rows, to_builtins(scene.session.info())])
 
 
 # Who is asked, and in what order
@@ -331,7 +332,7 @@ async def test_while_somebody_judges_text_nothing_is_shown_before_it_is_approved
         await scene.prompt("again")
         assert words([*scene.script.requests[-1].messages]) == ["the key is sk-1"]
         kept = scene.session.transcript.messages[1]
-        assert kept.meta == {"shown": "the key is [redacted]"}
+        assert kept.meta["shown"] == "the key is [redacted]"
 
 
 @pytest.mark.promise("S29")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import to_builtins
 
 from tests.extensions.conftest import Stage
 from tests.extensions.play import Viewer, play
@@ -32,6 +33,9 @@ class Owner(Peer):
 def drawn(viewer: Viewer) -> Frame | None:
     """The panel of `a` as a client would show it at the end."""
     shown: Frame | None = None
+    for panel in viewer.picture.panels if viewer.picture else ():
+        if panel.extension == "a":
+            shown = to_builtins(panel)
     for event in viewer.of("ext_panel_open", "ext_panel_render", "ext_panel_close"):
         if event["extension"] == "a":
             shown = None if event["type"] == "ext_panel_close" else event
@@ -71,7 +75,6 @@ async def test_a_panel_can_be_opened_at_any_time_and_late_comers_see_it(stage: S
         await scene.viewer.sees("ext_panel_open")
         expected = {"panel_id": "p", "title": "T", "lines": ["one"], "footer": "f"}
         assert drawn(scene.viewer) == drawn(scene.attach("panels")) == expected
-        assert scene.attach().of("ext_panel_open") == []
 
 
 async def test_a_second_panel_of_an_extension_closes_the_first_and_no_other(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from tests.extensions.play import calls, play, says
 from tests.peers import Frame, Peer
 from zotd.agent.ports import ToolOutcome
 from zotd.base.limits import Limits
-from zotd.extensions.discovery import LoadError
+from zotd.extensions.discovery import Discovery, LoadError
 from zotd.protocol.content import Text, ToolCall
 from zotd.protocol.events import ExtState
 
@@ -129,7 +129,7 @@ async def test_what_ignores_shutdown_is_terminated_and_killed_in_a_reload_too(st
 async def test_manifests_are_read_again_and_the_registry_is_built_anew(stage: Stage) -> None:
     peer = stage.enter("old", Peer(COMMAND, TOOL))
     async with stage.running() as host:
-        stage.discovery.found.clear()
+        stage.discovery = Discovery()
         stage.enter("new", Peer({"type": "register_command", "name": "fresh"}, {**TOOL, "name": "delve"}))
         reloaded = await host.reload()
         assert (reloaded.stopped, reloaded.loaded) == (["old"], ["new"])
