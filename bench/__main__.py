@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import conversation
 from bench.extensions import interception, note_latency, notes_per_second, start_ratio
 from bench.ways import FLOOR_ECHO, PING, PYTHON, ZOTD, clean_environment
 
@@ -25,6 +26,10 @@ BATCHES, ROUND_TRIPS = 20, 200
 DELTAS, DELTA_RUNS = 100_000, 3
 DELTAS_PER_SECOND = 25_000
 NOTES_PER_SECOND = 100_000
+SOCKET_DELTAS_PER_SECOND = 60_000
+SESSION_BYTES = 0.3 * (1 << 20)
+FLAT = 1.3
+"""What an operation on a long history may cost more than on a short one: noise, and nothing else."""
 RPC = [ZOTD, "rpc", "--provider", "scripted"]
 ECHO = [PYTHON, FLOOR_ECHO]
 
@@ -159,7 +164,43 @@ def main() -> int:
     notes = notes_per_second()
     failed |= notes < NOTES_PER_SECOND
     print(f"notes to a client that reads: {notes:,.0f}/s, at least {NOTES_PER_SECOND:,}, none lost")
+    failed |= conversations()
     return 1 if failed else 0
+
+
+def conversations() -> bool:
+    """Print what turns, sessions and long histories cost; whether one is over its bound."""
+    failed = False
+    for name, (seconds, floor), bound, beside in (
+        ("first delta", conversation.first_delta(), 1.5e-3, "a frame"),
+        ("turn that reads a file", conversation.one_tool(), 6e-3, "a frame"),
+        ("turn that runs `true`", conversation.one_command(), None, "the command alone"),
+    ):
+        over = bound is not None and seconds > bound
+        failed |= over
+        most = f", at most {bound * 1e3:g}" if bound is not None else ""
+        mark = "  OVER" if over else ""
+        print(f"{name}: {seconds * 1e3:.2f} ms{most}; bare, {beside}: {floor * 1e3:.2f}{mark}")
+    rate, bare = conversation.deltas_per_second()
+    failed |= rate < SOCKET_DELTAS_PER_SECOND
+    mark = "  UNDER" if rate < SOCKET_DELTAS_PER_SECOND else ""
+    print(f"to a socket: {rate:,.0f} deltas/s, at least {SOCKET_DELTAS_PER_SECOND:,}; bare {bare:,.0f}{mark}")
+    if sys.platform != "linux":
+        print("memory and computing of the process are measured on Linux only")
+        return failed
+    for kind in ("ephemeral", "saved"):
+        size = conversation.bytes_per_session(ephemeral=kind == "ephemeral")
+        failed |= size > SESSION_BYTES
+        print(f"one more session, {kind}: {size / (1 << 20):.3f} MiB, at most {SESSION_BYTES / (1 << 20):g}")
+    lengths = " / ".join(f"{length:,}" for length in conversation.LENGTHS)
+    for name, costs in conversation.by_length().items():
+        growth = costs[-1][1] / costs[0][1]
+        failed |= growth > FLAT
+        clock, computed = (" / ".join(f"{each[at] * 1e3:.2f}" for each in costs) for at in (0, 1))
+        mark = "  OVER" if growth > FLAT else ""
+        print(f"{name} at {lengths} messages: {clock} ms, of which computing {computed}", end="")
+        print(f"; the longest costs x{growth:.2f}, at most {FLAT}{mark}")
+    return failed
 
 
 if __name__ == "__main__":

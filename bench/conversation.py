@@ -191,13 +191,28 @@ def first_delta() -> tuple[float, float]:
     return _medians(pairs)
 
 
-def one_tool(name: str, args: Answer) -> tuple[float, float]:
-    """Median seconds of a saved session's turn with one call of a tool, and of one frame from the floor."""
-    with beside(calling(name, args)) as (zotd, floor):
+def one_tool() -> tuple[float, float]:
+    """Median seconds of a saved session's turn in which a file of one line is read, and of one frame."""
+    with beside(calling("read", {"path": "small.txt"})) as (zotd, floor):
         session_id = zotd.open()
         zotd.turn(session_id, "once")
         pairs = [(zotd.turn(session_id, "again"), one_frame(floor)) for _ in range(TURNS)]
     return _medians(pairs)
+
+
+def one_command() -> tuple[float, float]:
+    """As `one_tool`, of the shell command `true`, beside the same command started from here."""
+    with beside(calling("bash", {"command": "true"})) as (zotd, _):
+        session_id = zotd.open()
+        zotd.turn(session_id, "once")
+        pairs = [(zotd.turn(session_id, "again"), _bare_command()) for _ in range(TURNS)]
+    return _medians(pairs)
+
+
+def _bare_command() -> float:
+    began = time.perf_counter()
+    subprocess.run(["bash", "-c", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    return time.perf_counter() - began
 
 
 def one_frame(floor: Client) -> float:
