@@ -88,9 +88,11 @@ async def prompt(session: Session, text: str) -> None:
 async def test_a_session_that_nobody_sees_is_closed_and_comes_back_as_it_was(spec: SessionSpec) -> None:
     async with (tasks := Noted()):
         house = sessions(tasks)
-        session = house.open(replace(spec, api_key=Secret("hush"), max_steps=7))
+        session = house.open(replace(spec, api_key=Secret("hush"), max_steps=7, reasoning="high"))
         session.attach(visitor := Visitor())
         await prompt(session, "hello")
+        house.set_model(session, "another")
+        house.set_reasoning(session, "low")
         await house.leave(session, visitor, private=False)
         await asyncio.wait_for(tasks.named["expiry"], 10)
         assert house.get(session.id) is None
@@ -98,6 +100,7 @@ async def test_a_session_that_nobody_sees_is_closed_and_comes_back_as_it_was(spe
         assert again is not session
         assert (again.id, again.path, again.created) == (session.id, session.path, session.created)
         assert again.transcript.messages == session.transcript.messages
+        assert (again.model.id, again.model.reasoning) == ("another", "low")
         kept = house.spec_of(again)
         assert (kept.max_steps, kept.environ, kept.api_key) == (7, {"ONLY": "here"}, Secret("hush"))
         assert session.path is not None

@@ -73,6 +73,8 @@ class Reopening:
             self._closing.discard(done)
             done.set_result(None)
         if saved:
+            model = session.model
+            spec = replace(spec, provider=session.provider, model=model.id, reasoning=model.reasoning)
             self._closed[session.id] = spec
             while len(self._closed) > self._sessions.limits.closed_kept:
                 del self._closed[next(iter(self._closed))]

@@ -141,8 +141,6 @@ class Session:
 
     def changed(self) -> None:
         """Tell what no other event does: title, model, trust, an emptied conversation, what was loaded."""
-        if self.log is not None:
-            self.log.use(self.provider, self.model.id, self.model.reasoning)
         standing = self.view.info(self.next_seq + 1)
         self.publish(SessionChanged(session=self._picture(now(), standing)))
 
