@@ -263,12 +263,14 @@ class Sessions:
         system = self._briefings[session.id].prompt(tools, able=choice.tools)
         session.provider, session.model = choice.provider, model_of(choice, current, spec, system)
         self._open[session.id] = (session, spec, builtin)
+        _write_down_model(session)
         if session.host is not None:
             session.host.use_model(session.provider, session.model.id)
 
     def set_reasoning(self, session: Session, level: str) -> None:
         """Another level of reasoning, empty for off, from the next call of a model on."""
         session.model = replace(session.model, reasoning=level)
+        _write_down_model(session)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
         """A client has gone. A private session ends with it, and tells it how; another one goes on."""
@@ -315,6 +317,12 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
         await self._providers.close()
+
+
+def _write_down_model(session: Session) -> None:
+    """Before anybody is told: whoever was is told the same after a restart."""
+    if session.log is not None:
+        session.log.use(session.provider, session.model.id, session.model.reasoning)
 
 
 def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Tool]:
