@@ -221,6 +221,8 @@ class Limits:
     """All of them together: whoever comes later is sent them at once."""
     orphan_s: float = 600.0
     """A session that has no client, no turn and no queue is closed after this: editors restart."""
+    give_back_s: float = 1.0
+    """After a session was closed, until freed memory goes back to the system: many often close together."""
     replay_events: int = 20_000
     """Events of one session kept for clients that come back: minutes of the fastest answer."""
     replay_bytes: int = 16 * MIB

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zotd.agent.ports import Tool
 from zotd.base.limits import Limits
+from zotd.base.memory import GiveBack
 from zotd.base.tasks import Tasks
 from zotd.daemon.answering import answering, model_of
 from zotd.daemon.beginning import Beginning, begin, continued
@@ -52,6 +53,7 @@ class Sessions:
         self._briefings: dict[str, Briefing] = {}
         self._stores: dict[Path, SessionStore] = {}
         self._replay = Budget(limits.replay_bytes_of_all)
+        self._memory = GiveBack(limits.give_back_s)
         self.saved = Reopening(self, tasks)
 
     @property
@@ -311,11 +313,13 @@ class Sessions:
             await session.close()
             del self._briefings[session.id]
             await close_tools(entry[2])
+        self._memory.soon()
 
     async def close_all(self) -> None:
         for task in self._leaving.values():
             task.cancel()
         await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
+        self._memory.cancel()
         await self._providers.close()
 
 

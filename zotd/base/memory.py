@@ -1,0 +1,41 @@
+"""Owns giving memory back to the system once much of it was freed."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class GiveBack:
+    """Gives back what is free some seconds after `soon` was called: once, however often it was."""
+
+    def __init__(self, after_s: float) -> None:
+        self._after_s = after_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    def soon(self) -> None:
+        """Much was freed just now, or will be."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._after_s, self._give)
+
+    def cancel(self) -> None:
+        """The process ends: all of it goes back then."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _give(self) -> None:
+        self._timer = None
+        give_back()
+
+
+def give_back() -> None:
+    """Collect cycles, and have the C library return what it holds and nobody uses.
+
+    glibc keeps freed memory below anything that is still in use, which after many sessions is most of it.
+    """
+    import ctypes
+    import gc
+
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
