@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zotd.agent.ports import NotKept
 from zotd.base.clock import now, stamp
 from zotd.base.files import BOM
 from zotd.base.limits import Limits
-from zotd.protocol.session_methods import SessionRow
 from zotd.store import rows
 from zotd.store.errors import (
     Ambiguous,
@@ -27,8 +26,11 @@ from zotd.store.errors import (
 )
 from zotd.store.log import SessionLog, lock, private_directory, read_saved, torn_path, undo_path
 from zotd.store.saved import Saved
-from zotd.store.summary import Summary, summary_of
 from zotd.wire.codec import encode
+
+if TYPE_CHECKING:
+    from zotd.protocol.session_methods import SessionRow
+    from zotd.store.summary import Summary
 
 __all__ = [
     "Ambiguous",
@@ -201,6 +203,8 @@ class SessionStore:
 
     def _summary(self, found: _Found) -> Summary | None:
         """What a file says in short, read again only when it has changed; None when it is no session."""
+        from zotd.store.summary import summary_of
+
         try:
             size = found.path.stat().st_size
         except OSError:
@@ -243,6 +247,8 @@ def cursor(changed: int, name: str) -> str:
 
 
 def _row(summary: Summary, found: _Found) -> SessionRow:
+    from zotd.protocol.session_methods import SessionRow
+
     return SessionRow(
         session_id=summary.session_id,
         path=str(found.path),
