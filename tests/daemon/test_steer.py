@@ -195,6 +195,33 @@ def test_a_key_makes_a_prompt_one_prompt_at_once_later_and_after_a_restart(
     assert len(rows) == {"queue": 8, "steer": 7}[how]
 
 
+@pytest.mark.parametrize("method", ["session/compact", "session/clear"])
+def test_a_key_is_known_when_its_prompt_is_no_row_of_the_conversation_any_more(
+    machine: Machine, method: str
+) -> None:
+    process = machine.rpc(*(script := machine.script(*SCRIPT)))
+    desk = Desk(machine, process.greet())
+    keyed = {key: desk.start(f"text of {key}", key=key)["turn_id"] for key in ("k1", "k2", "k3")}
+    desk.wait(keyed["k3"])
+    if method == "session/compact":
+        assert desk.wait(desk.call(method)["turn_id"])["text"] == "ok"
+    else:
+        desk.call(method)
+        desk.wait(desk.start("anew")["turn_id"])
+    before = desk.rows()
+    assert ("user", "text of k1") not in before
+    assert [desk.start("again", key=key)["turn_id"] for key in keyed] == [*keyed.values()]
+    process.signal(signal.SIGKILL)
+    process.exit_code()
+
+    client = machine.rpc(*script).greet()
+    client.call("session/load", session_id=desk.id)
+    desk.client = client
+    assert [desk.start("again", key=key)["turn_id"] for key in keyed] == [*keyed.values()]
+    assert [desk.wait(turn)["text"] for turn in keyed.values()] == ["ok"] * 3
+    assert desk.rows() == before
+
+
 def test_two_clients_see_the_same_events_in_the_same_order(machine: Machine) -> None:
     daemon, path = machine.listen(*machine.script(*SCRIPT))
     one, two = (machine.connect(path).greet() for _ in range(2))

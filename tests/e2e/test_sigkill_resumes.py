@@ -13,6 +13,7 @@ import pytest
 from tests.clients import Frame, Machine, Process, gone
 
 KEPT = ("user_message", "assistant_message", "tool_result")
+SUMMARY: Frame = {"match": "^Summarise", "reply": [{"text": "in short", "delay_ms": 10}], "times": 0}
 ROUND: list[Frame] = [
     {
         "reply": [
@@ -34,8 +35,8 @@ class Lives:
     def __init__(self, machine: Machine, seed: int) -> None:
         self.machine = machine
         self.dice = random.Random(seed)
-        self.script = machine.script(*ROUND * 4)
-        self.session = ""
+        self.script = machine.script(SUMMARY, *ROUND * 4)
+        self.session = self.epoch = ""
         self.announced: dict[int, list[Frame]] = {}
         self.said = 0
 
@@ -46,12 +47,14 @@ class Lives:
         if self.session:
             self.resume(process)
         else:
-            self.session = process.session()
-        process.events.clear()
+            new = process.call("session/new")["session"]
+            self.session, self.epoch = new["session_id"], new["epoch"]
         for _ in range(self.dice.randrange(1, 4)):
             self.said += 1
             how = self.dice.choice(("queue", "steer"))
             process.request("turn/start", session_id=self.session, text=f"go {self.said}", if_busy=how)
+            if self.dice.random() < 0.2:
+                process.request("session/compact", session_id=self.session)
         if self.dice.random() < 0.5:
             for _ in range(self.dice.randrange(1, 60)):
                 process.take()
@@ -67,21 +70,38 @@ class Lives:
                 self.announced.setdefault(event["message_id"], []).append(event)
 
     def resume(self, process: Process) -> None:
-        session = process.call("session/load", session_id=self.session)["session"]
-        rows = process.call("session/messages", session_id=self.session)["messages"]
+        if self.dice.random() < 0.5:
+            session = process.call("session/load", session_id=self.session)["session"]
+        else:
+            asked = {"session_id": self.session, "epoch": self.epoch, "since": self.dice.randrange(99)}
+            session = process.call("session/attach", **asked)["session"]
+            resync = process.event("resync")
+            assert resync["seq"] == resync["session"]["next_seq"] - 1
+            assert resync["session"]["last_message_id"] == session["last_message_id"]
+        assert session["epoch"] != self.epoch
+        self.epoch = session["epoch"]
+        process.events.clear()
+        rows = process.call("session/messages", session_id=self.session, limit=1_000)["messages"]
         assert session["message_count"] == len(rows)
-        assert [row["message_id"] for row in rows] == list(range(1, len(rows) + 1))
-        self.holds(rows)
+        if rows:
+            first, last = rows[0]["message_id"], session["last_message_id"]
+            assert [row["message_id"] for row in rows] == list(range(first, last + 1))
+            file = [json.loads(line) for line in Path(session["path"]).read_bytes().splitlines()]
+            self.holds({row["message_id"]: row for row in rows}, first, file)
         well_formed(rows)
-        for line in Path(session["path"]).read_bytes().splitlines() if rows else []:
-            assert isinstance(json.loads(line), dict)
 
-    def holds(self, rows: list[Frame]) -> None:
-        by_id = {row["message_id"]: row for row in rows}
+    def holds(self, rows: dict[int, Frame], first: int, file: list[Frame]) -> None:
+        """What was announced is a row still, or, where a summary stands for it, one of the file."""
+        words, calls = in_file(file)
         for number, events in self.announced.items():
-            assert number in by_id, f"row {number} is lost: {events}"
-            row = by_id[number]
             for event in events:
+                if number < first:
+                    texts = {block["text"] for block in event["content"] if block["type"] == "text"}
+                    assert texts <= words
+                    assert event.get("id") is None or event["id"] in calls
+                    continue
+                assert number in rows, f"row {number} is lost: {event}"
+                row = rows[number]
                 if event["type"] == "tool_result":
                     results = {block["call_id"]: block for block in row["content"]}
                     result = results[event["id"]]
@@ -90,6 +110,17 @@ class Lives:
                 else:
                     assert row["role"] == event["type"].removesuffix("_message")
                     assert row["content"] == event["content"]
+
+
+def in_file(file: list[Frame]) -> tuple[set[str], set[str]]:
+    """All texts in rows of a session file, and the calls that have a result there."""
+    words, calls = set(), set()
+    for row in file:
+        for block in row["message"]["content"] if row["type"] == "message" else [row.get("result", {})]:
+            if "call_id" in block:
+                calls.add(block["call_id"])
+            words |= {part["text"] for part in [block, *block.get("content", [])] if "text" in part}
+    return words, calls
 
 
 def left(process: Process) -> list[Any]:

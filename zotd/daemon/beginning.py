@@ -89,7 +89,7 @@ class Beginning:
 
     def keyed(self) -> Iterator[Keyed]:
         """Prompts whose senders may send them again, not knowing that they arrived."""
-        messages = self.saved.messages if self.saved is not None else []
+        messages = [*self.saved.replaced, *self.saved.messages] if self.saved is not None else []
         said: dict[str, Message] = {message.meta.get("turn_id", ""): message for message in messages}
         for message in messages:
             turn_id, key = message.meta.get("turn_id", ""), message.meta.get("key", "")

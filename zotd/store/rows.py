@@ -215,6 +215,9 @@ class Fold:
         kept = [message for message in messages if message is not None]
         if value is None or len(kept) < len(messages):
             return "expected a compaction with `messages`"
+        replaced = self.saved.messages
+        keyed = {message.meta.get("turn_id", "") for message in replaced if "key" in message.meta} - {""}
+        self.saved.replaced += [message for message in replaced if message.meta.get("turn_id") in keyed]
         self.saved.first_id = self.saved.last_id + 1
         self.saved.messages = kept
         self.saved.used = self._request = 0

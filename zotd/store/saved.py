@@ -18,6 +18,7 @@ class Saved:
     used: tokens of the last request with its answer; 0 where none has held these messages.
     added_tools: deferred tools that were told about once.
     results: by call id, of the last message's calls that were answered before all of them were.
+    replaced: rows that a summary, or nothing, stands for; of prompts with a key and what answered them only.
     skipped: lines that are no rows, from 1, with what is wrong with each.
     torn: bytes behind the last whole line.
     """
@@ -34,6 +35,7 @@ class Saved:
     reasoning: str = ""
     added_tools: list[str] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
+    replaced: list[Message] = field(default_factory=list)
     skipped: list[tuple[int, str]] = field(default_factory=list)
     torn: bytes = b""
 
