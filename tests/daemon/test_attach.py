@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from zotd.base.tasks import Independent, Tasks
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
-from zotd.protocol.events import ExtNotify, ExtPanelClose, ExtPanelOpen, ExtPanelRender
+from zotd.protocol.events import ExtNotify, ExtPanelClose, ExtPanelOpen, ExtPanelRender, TextDelta
 from zotd.providers.registry import Providers
 from zotd.providers.unavailable import Unavailable
 from zotd.store.ring import Published
 from zotd.wire.codec import decode
+
+MIB = 1 << 20
 
 
 class Watcher:
@@ -157,3 +160,22 @@ async def test_all_sessions_together_keep_only_so_much_for_those_who_come_back(t
         two.attach(second, since=1)
         assert second.seen[-1]["message"] == "z" * 2_000
         await house.close_all()
+
+
+async def test_what_is_kept_takes_the_memory_that_is_counted() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        room = session(tasks)
+        gc.collect()
+        before = resident()
+        for _ in range(20_000):
+            room.publish(TextDelta(delta="word "))
+        gc.collect()
+        assert resident() - before < 16 * MIB
+        client = Watcher()
+        room.attach(client, since=0)
+        assert len(client.seen) == 20_000
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -44,9 +44,9 @@ class Lives:
         """Resume, check what is there, start turns, be killed."""
         process = self.machine.rpc(*self.script)
         process.greet()
-        if self.session:
+        if self.announced:
             self.resume(process)
-        else:
+        else:  # one in which nothing was said leaves nothing
             new = process.call("session/new")["session"]
             self.session, self.epoch = new["session_id"], new["epoch"]
         for _ in range(self.dice.randrange(1, 4)):

@@ -29,7 +29,7 @@ from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Budget, Published, Ring
 from zotd.store.view import SessionView
 from zotd.tools.changes import Changes
-from zotd.wire.codec import encode, to_wire
+from zotd.wire.codec import encode, encode_to_keep, to_wire
 
 if TYPE_CHECKING:
     from zotd.extensions.host import Reloaded
@@ -124,7 +124,7 @@ class Session:
         elif (active := self.turns.active) is not None and name != "queue" and not name.startswith("ext_"):
             wire.setdefault("turn_id", active.id)
         whose: str | None = wire.get("turn_id")
-        published = Published(name, self.next_seq, encode(wire), whose or "")
+        published = Published(name, self.next_seq, encode_to_keep(wire), whose or "")
         self.next_seq += 1
         self.view.fold(event, time, whose)
         self._ring.add(published)
