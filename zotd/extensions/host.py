@@ -383,8 +383,10 @@ class ExtensionHost:
 
     def _told(self, name: str, state: ExtensionState) -> None:
         """Tell where an extension is in its life."""
-        row = next(row for row in self.states() if (row.name, row.state) == (name, state))
-        self._surface.publish(life_event(row))
+        for row in self.states():
+            if (row.name, row.state) == (name, state):
+                self._surface.publish(life_event(row))
+                return
 
     # What there is
 
