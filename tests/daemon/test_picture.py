@@ -68,6 +68,9 @@ class Story:
             (*[self.prompt] * 5, *[self.puppet] * 4, self.abort, self.unqueue, self.change, self.tidy)
         )
         act()
+        if self.dice.random() < 0.2:
+            now = self.client.call("session/state", session_id=self.id)["session"]
+            assert folded(self.first, self.events(self.client)) == now
         if self.dice.random() < 0.15:
             self.visit()
         if self.turns and self.dice.random() < 0.2:
@@ -96,9 +99,10 @@ class Story:
                 [response("prompt", prompt="plain")],
                 [{"type": "submit", "text": "slow"}],
                 [{"type": "register_command", "name": f"c{word}", "description": "d"}],
+                ["exit"] if word < "2" else [],
             )
         )
-        self.accepted(self.ask("turn/start", text=words("pup", *frames)))
+        self.accepted(self.ask("turn/start", text=words(self.dice.choice(("pup", "pup", "pip")), *frames)))
 
     def abort(self) -> None:
         self.ask("turn/abort", clear_queue=self.dice.random() < 0.5)
@@ -114,6 +118,7 @@ class Story:
                 ("session/set", {"reasoning": self.dice.choice(("low", "high", "off"))}),
                 ("notes/clear", {}),
                 ("panel/close", {"extension": "pup", "panel_id": "p1"}),
+                ("session/set", {"model": self.dice.choice(("scripted", "another"))}),
             )
         )
         self.ask(method, **params)
@@ -143,7 +148,7 @@ class Story:
 
 
 def check(machine: Machine, seeds: range, acts: int) -> None:
-    daemon, path = machine.listen(*flags(machine, "pup", script=SCRIPT))
+    daemon, path = machine.listen(*flags(machine, "pup", "pip", script=SCRIPT))
     for seed in seeds:
         client = machine.connect(path).greet(capabilities={"panels": True, "submit": True})
         story = Story(machine, client, path, seed)

@@ -121,7 +121,7 @@ async def crowd(machine: Machine, sessions: int, turns: int) -> None:
     before, open_before = await settles(pid, 1 << 40, descriptors(pid)), descriptors(pid)
     # Python's own allocator gives whole MiB back only, and one long-lived object keeps each: what a session
     # leaves is less than what an open one may take.
-    room = before + 3 * MIB + sessions * MIB // 5
+    room = before + 3 * MIB + sessions * MIB // 8
     await together(path, "first", sessions, turns)
     peak = resident(pid)
     first = await settles(pid, room, open_before)
