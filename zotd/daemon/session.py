@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import to_builtins
+
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import NotKept, Tool
 from zotd.agent.toolbox import Toolbox
@@ -29,7 +31,7 @@ from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Budget, Published, Ring
 from zotd.store.view import SessionView
 from zotd.tools.changes import Changes
-from zotd.wire.codec import encode, encode_to_keep, to_wire
+from zotd.wire.codec import encode, encode_to_keep
 
 if TYPE_CHECKING:
     from zotd.extensions.host import Reloaded
@@ -114,7 +116,7 @@ class Session:
 
         turn_id: the command whose answer it is; events of the running turn need none.
         """
-        wire, time = to_wire(event), now()
+        wire, time = to_builtins(event), now()
         name: str = wire.pop("type")
         wire["session_id"] = self.id
         wire["seq"] = self.next_seq
@@ -164,7 +166,7 @@ class Session:
 
     def _resync(self) -> Published:
         """The picture after all events so far, under the number of the last one."""
-        wire = to_wire(Resync(session=self.info()))
+        wire = to_builtins(Resync(session=self.info()))
         name, seq = wire.pop("type"), self.next_seq - 1
         body = encode({**wire, "session_id": self.id, "seq": seq, "time": now()})
         return Published(name, seq, body)

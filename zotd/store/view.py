@@ -62,10 +62,15 @@ class NotesInView:
         self._rows.append((note, size))
         self._bytes += size
         while len(self._rows) > self._kept or self._bytes > self._most:
-            passing = (at for at, (row, _) in enumerate(self._rows) if row.level != "error")
-            at = next(passing, 0)
+            at = self._first_to_go()
             self._bytes -= self._rows[at][1]
             del self._rows[at]
+
+    def _first_to_go(self) -> int:
+        for at, (note, _) in enumerate(self._rows):
+            if note.level != "error":
+                return at
+        return 0
 
     def clear(self, extension: str) -> None:
         self._rows = deque(row for row in self._rows if row[0].extension != extension)
