@@ -81,11 +81,15 @@ class RpcFront:
             self._attached.append(session)
         session.attach(self, since, epoch)
 
+    def sees(self, session: Session) -> bool:
+        return session in self._attached
+
     def detach(self, session: Session) -> None:
         """It goes on without this client; a private server's sessions have no other, and wait for it."""
         if session in self._attached:
             self._attached.remove(session)
-        self._tasks.create_task(self.sessions.leave(session, self, private=False))
+        session.detach(self)
+        self.sessions.expire_later(session)
 
     def hang_up(self) -> None:
         self._over = True

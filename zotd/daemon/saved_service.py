@@ -37,13 +37,18 @@ async def session_load(caller: Caller, params: s.SessionLoad) -> Then:
 
 
 def joined(caller: Caller, session: Session) -> Then:
-    """The answer that has a session, and the caller attached to it; its extensions start if they are not."""
+    """The answer that has a session, and the caller attached to it; its extensions start if they are not.
+
+    The caller sees what follows the picture in the answer, also what comes before it was sent.
+    """
+    picture = session.info()
 
     def begin() -> None:
-        caller.attach(session)
+        if not caller.sees(session):
+            caller.attach(session, picture.next_seq - 1)
         caller.sessions.start_once(session)
 
-    return Then(s.SessionResult(session=session.info()), begin)
+    return Then(s.SessionResult(session=picture), begin)
 
 
 async def session_close(caller: Caller, params: s.SessionClose) -> None:

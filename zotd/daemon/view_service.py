@@ -9,15 +9,17 @@ from zotd.protocol.params import SessionRef
 
 
 async def session_attach(caller: Caller, params: s.SessionAttach) -> Then:
-    """Between answer and attachment nothing is lost: without `since`, events start after the picture."""
+    """Between answer and attachment nothing is lost: without `since`, events start after the picture. Who is
+    attached already sees them all the while.
+    """
     session = await caller.sessions.saved.by_id(params.session_id, caller.spec)
     attached = s.SessionAttached(session=session.info(), next_seq=session.next_seq)
-    since, epoch = attached.next_seq - 1, ""
-    if params.since is not None:
-        since, epoch = params.since, params.epoch or ""
 
     def begin() -> None:
-        caller.attach(session, since, epoch)
+        if params.since is not None:
+            caller.attach(session, params.since, params.epoch or "")
+        elif not caller.sees(session):
+            caller.attach(session, attached.next_seq - 1)
         caller.sessions.start_once(session)
 
     return Then(attached, begin)
