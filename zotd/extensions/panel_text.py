@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+# Patterns are compiled when a text needs them, not at import: start-up is counted in milliseconds.
 _SGR = r"\x1b\[[0-9;:]{0,64}m"
 _OTHER = "|".join(
     (
@@ -17,23 +18,23 @@ _OTHER = "|".join(
         r"[\x00-\x08\x0b-\x1f\x7f-\x9f]",
     )
 )
-_CONTROL = re.compile(f"(?!{_SGR})(?:{_OTHER})")
-_END = re.compile(r"\r\n|[\r\v\f\x85]")
-_BREAK = re.compile(r"\r\n|[\r\n\v\f\x85\u2028\u2029]")
+_CONTROL = f"(?!{_SGR})(?:{_OTHER})"
+_END = r"\r\n|[\r\v\f\x85]"
+_BREAK = r"\r\n|[\r\n\v\f\x85\u2028\u2029]"
 
 
 def one_row(text: str) -> str:
     """The text as one row: SGR colours stay, breaks and tabs become spaces, other controls vanish."""
     if text.isprintable():
         return text
-    return _CONTROL.sub("", _BREAK.sub(" ", text).replace("\t", " "))
+    return re.sub(_CONTROL, "", re.sub(_BREAK, " ", text).replace("\t", " "))
 
 
 def paragraphs(text: str) -> str:
     """The text with its lines and tabs, colours, and no other control sequences."""
     if text.isprintable():
         return text
-    return _CONTROL.sub("", _END.sub("\n", text))
+    return re.sub(_CONTROL, "", re.sub(_END, "\n", text))
 
 
 def rows(lines: Sequence[str], most: int, widest: int) -> tuple[list[str], bool]:
@@ -50,7 +51,7 @@ def rows(lines: Sequence[str], most: int, widest: int) -> tuple[list[str], bool]
             cut = True
             break
         seen = line[: room * (widest + 2)]  # a break is up to two characters
-        pieces = _BREAK.split(seen, room)
+        pieces = re.split(_BREAK, seen, maxsplit=room)
         found += pieces[:room]
         cut = cut or len(pieces) > room or len(seen) < len(line)
     cut = cut or any(len(row) > widest for row in found)

@@ -123,11 +123,12 @@ def _implied(model: str, base_url: str, environ: Mapping[str, str]) -> str:
 
 
 def _scripted(model: str) -> Choice:
-    window = re.fullmatch(r"[^:]+:([0-9]{1,9})", model)
+    name, _, window = model.partition(":")
+    told = name and window.isascii() and window.isdigit() and len(window) < 10
     return Choice(
         "scripted",
         model or "scripted",
-        window=int(window[1]) if window else 0,
+        window=int(window) if told else 0,
         name="Scripted answers",
         source="catalog",
     )
