@@ -233,8 +233,8 @@ class Retry(EventBase, frozen=True, kw_only=True, tag="retry"):
 class CompactStart(EventBase, frozen=True, kw_only=True, tag="compact_start"):
     """The older part of the conversation is about to be summarised, by the model, which takes seconds.
 
-    `compact_done` follows, unless it fails or is aborted: then nothing has changed. It is over, at the latest,
-    with the next `turn_start`, `error`, `turn_end` or `done`.
+    `compact_done` follows, unless it fails or is aborted: then nothing has changed. It is over, at the
+    latest, with the next `turn_start`, `error`, `turn_end` or `done`.
 
     Example: {"type":"compact_start"}
     """
