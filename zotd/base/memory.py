@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class GiveBack:
-    """Gives back what is free some seconds after `soon` was called: once, however often it was."""
+    """Gives back what is free some seconds after `soon` was called: once, however often it was.
 
-    def __init__(self, after_s: float) -> None:
+    It holds everything up for up to a tenth of a second, and so waits until nothing is going on.
+    """
+
+    def __init__(self, after_s: float, busy: Callable[[], bool]) -> None:
         self._after_s = after_s
+        self._busy = busy
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
@@ -24,7 +29,10 @@ class GiveBack:
 
     def _give(self) -> None:
         self._timer = None
-        give_back()
+        if self._busy():
+            self.soon()
+        else:
+            give_back()
 
 
 def give_back() -> None:

@@ -53,7 +53,7 @@ class Sessions:
         self._briefings: dict[str, Briefing] = {}
         self._stores: dict[Path, SessionStore] = {}
         self._replay = Budget(limits.replay_bytes_of_all)
-        self._memory = GiveBack(limits.give_back_s)
+        self._memory = GiveBack(limits.give_back_s, self._busy)
         self.saved = Reopening(self, tasks)
 
     @property
@@ -214,6 +214,9 @@ class Sessions:
         """As `start`, for a session that others may have started, or closed, meanwhile."""
         if session.id in self._open and session.host is None:
             self.start(session)
+
+    def _busy(self) -> bool:
+        return any(session.busy for session in self.all())
 
     def all(self) -> list[Session]:
         """The open sessions."""
