@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from tests.agent.test_loop import Echo, Recorder, Script, Step, aborting_at, assert_whole, call
 from zotd.agent.compaction import (
-    HEADING,
-    SUMMARY_MARK,
     abridged,
     older_rows,
     rendered,
@@ -23,7 +21,7 @@ from zotd.agent.compaction import (
 from zotd.agent.loop import Loop, Model, Outcome
 from zotd.agent.ports import Finish, ProviderError
 from zotd.agent.toolbox import Toolbox
-from zotd.agent.transcript import Transcript
+from zotd.agent.transcript import SUMMARY_HEADING, SUMMARY_MARK, Transcript
 from zotd.base.limits import Limits
 from zotd.protocol.content import Block, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from zotd.protocol.events import TextDelta
@@ -260,7 +258,7 @@ async def test_a_nearly_full_window_is_made_room_in_before_the_model_is_called()
         "turn_start", "assistant_start", "text_delta", "usage", "assistant_message", "turn_end", "done",
     ]  # fmt: skip
     messages = bench.transcript.messages
-    assert messages[0].text == f"{HEADING}\n\nthe gist"
+    assert messages[0].text == f"{SUMMARY_HEADING}\n\nthe gist"
     assert messages[0].meta == {SUMMARY_MARK: "1"}
     assert all(new is old for new, old in zip(messages[1:], before[12:], strict=False))
     assert [m.text for m in messages[13:]] == ["go", "ok"]
@@ -311,7 +309,7 @@ async def test_with_more_and_more_to_say_fewer_exchanges_stay() -> None:
     await bench.run()
     await bench.run()
     summaries = [m for m in bench.transcript.messages if SUMMARY_MARK in m.meta]
-    assert [m.text.removeprefix(HEADING).strip() for m in summaries] == ["gist 2"]
+    assert [m.text.removeprefix(SUMMARY_HEADING).strip() for m in summaries] == ["gist 2"]
     assert "Earlier summary: gist 1" in bench.provider.requests[2].messages[0].text
 
 

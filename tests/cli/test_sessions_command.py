@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.clients import LONG, Machine, fits
+from zotd.agent.transcript import SUMMARY_HEADING
 
 PARSER, LEXER, OTHER = (f"{digit * 8}-0000-4000-8000-000000000000" for digit in "abc")
 NOON = "2026-11-30T12:00:0"
@@ -152,6 +153,21 @@ def test_json_of_a_conversation_has_the_shapes_of_the_methods(machine: Machine) 
     fits(shown["session"], "SessionRow")
     fits({"messages": shown["messages"]}, "Messages")
     assert [row["message_id"] for row in shown["messages"]] == [1, 2, 3, 4]
+
+
+def test_a_summary_is_shown_as_one_and_names_no_session(machine: Machine) -> None:
+    """It stands in a file of its own as the first row once a session was exported and imported again."""
+    summary = {**prompt(f"{SUMMARY_HEADING}\n\nThe parser is mended."), "meta": {"summary": "1"}}
+    picture = {"mime_type": "image/png", "data": "iVBORw=="}
+    turn = {**said("user", 2, {"text": "now the lexer"}, picture), "meta": {"turn_id": "b2c7"}}
+    save(machine, PARSER, summary, turn)
+    shown = lines(machine, "show", PARSER)
+    assert shown[0] == "now the lexer"
+    assert shown[-6:-4] == ["[1] summary, 2026-11-30 12:00", "The parser is mended."]
+    assert shown[-1] == "[image/png, 4 bytes]"
+    rows = value(machine, "show", PARSER)["messages"]
+    assert [row.get("turn_id") for row in rows] == [None, "b2c7"]
+    fits({"messages": rows}, "Messages")
 
 
 def test_the_tree_draws_forks_below_what_they_began_as(machine: Machine) -> None:

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.store.exports import HOME, PNG, Page, answered, conversation, say, session, written
+from tests.store.exports import HOME, PNG, TIME, Page, answered, conversation, say, session, written
+from zotd.agent.compaction import summary_row
+from zotd.agent.transcript import SUMMARY_HEADING
 from zotd.base.limits import Limits
 from zotd.protocol.content import Image, Message, Thinking, ToolCall, Usage
 from zotd.store.catalog import SessionStore
@@ -230,6 +232,28 @@ def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
     assert [attrs["href"] for attrs in page.all("link")] == ["data:,"]
 
 
+SUMMARISED = (
+    summary_row("The parser is *half* mended.", [], TIME),
+    say("user", "and now the lexer"),
+    say("assistant", "Mended."),
+)
+
+
+def test_a_summary_is_told_as_one_and_is_neither_a_prompt_nor_the_title() -> None:
+    text = written("markdown", *SUMMARISED)
+    assert outline(text) == ["h1 and now the lexer", "h2 Summary", "h2 User 1", "h3 Assistant", "h2 Usage"]
+    page = Page(written("html", *SUMMARISED))
+    assert page.pieces("h1") == ["and now the lexer"]
+    assert [attrs["class"] for attrs in page.all("article")] == ["summary", "user", "assistant"]
+    assert page.pieces("article", "h2") == ["Summary", "You"]
+    assert page.pieces("nav", "li") == ["and now the lexer"]
+    assert page.pieces("dl", "dd")[2] == "1"
+    for readable in (text, page.text("main")):
+        assert "half" in readable
+        assert SUMMARY_HEADING not in readable
+    assert SUMMARY_HEADING in written("jsonl", *SUMMARISED)
+
+
 def test_links_of_others_lead_to_the_web_or_to_mail_only() -> None:
     said = (
         "[a](https://a.example/?x=1&y=2) [b](mailto:b@example.org) [c](HTTP://c.example) [d](javascript:x) "
@@ -309,6 +333,12 @@ def test_code_keeps_every_character() -> None:
             shown = Page(written("html", say("assistant", call))).text("pre")
             lines = visible(code).removesuffix("\n").split("\n")
             assert shown == "".join(f"+{line}\n" for line in lines)
+
+
+def test_the_last_line_of_a_diff_is_coloured_as_the_others() -> None:
+    page = Page(written("html", say("assistant", "```diff\n--- a/x\n+++ b/x\n-old\n+new\n```")))
+    assert page.text("pre") == "--- a/x\n+++ b/x\n-old\n+new"
+    assert page.pieces("pre", "span") == ["--- a/x", "+++ b/x", "-old", "+new"]
 
 
 def test_large_texts_and_much_code_stay_plain() -> None:

@@ -9,21 +9,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from zotd.agent.ports import Finish, ModelRequest, NotKept, ProviderError
-from zotd.agent.transcript import Transcript, shown
+from zotd.agent.transcript import SUMMARY_HEADING, SUMMARY_MARK, Transcript, shown
 from zotd.base.limits import Limits
 from zotd.protocol.content import ContextUse, Image, Message, Text, ToolCall, ToolResult, Usage
 from zotd.protocol.events import CompactDone, CompactStart, Done, ErrorEvent, ExtNotify, TextDelta
 
 if TYPE_CHECKING:
     from zotd.agent.loop import Model, Outcome, Sink
-
-SUMMARY_MARK: Final = "summary"
-"""Member of `Message.meta` that tells a summary from a prompt."""
-
-HEADING: Final = (
-    "[The earlier part of this conversation was replaced by this summary of it. The messages after it are "
-    "the conversation itself.]"
-)
 
 SYSTEM: Final = """\
 You write summaries of conversations between a user and a coding agent. The agent will go on working with your
@@ -184,7 +176,7 @@ def summary_request(
 def summary_row(summary: str, older: Sequence[Message], time: str) -> Message:
     """The row that stands in place of `older`. Tools that were activated there are activated by it."""
     added = dict.fromkeys(name for message in older for name in message.added_tool_names)
-    return Message("user", [Text(f"{HEADING}\n\n{summary}")], time, {SUMMARY_MARK: "1"}, [*added])
+    return Message("user", [Text(f"{SUMMARY_HEADING}\n\n{summary}")], time, {SUMMARY_MARK: "1"}, [*added])
 
 
 def rendered(messages: Sequence[Message], limits: Limits, room: int = 0) -> str:
@@ -256,7 +248,7 @@ def _row(message: Message, names: dict[str, str], tool_chars: int) -> str:
     parts = []
     for block in message.content:
         if isinstance(block, Text) and block.text:
-            parts.append(f"{who}: {block.text.removeprefix(HEADING).strip()}")
+            parts.append(f"{who}: {block.text.removeprefix(SUMMARY_HEADING).strip()}")
         elif isinstance(block, Image):
             parts.append(f"{who}: [a picture]")
         elif isinstance(block, ToolCall):

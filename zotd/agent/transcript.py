@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import isfinite
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from msgspec.structs import replace
 
@@ -16,6 +16,15 @@ from zotd.protocol.events import TextDelta, ThinkingDelta, ToolUseArgs, ToolUseS
 
 MAX_DEPTH = 200
 """Levels of a tool call's arguments. Deeper ones could not be shown whole to those who decide on the call."""
+
+SUMMARY_MARK: Final = "summary"
+"""Member of `Message.meta` that tells a summary from a prompt."""
+
+SUMMARY_HEADING: Final = (
+    "[The earlier part of this conversation was replaced by this summary of it. The messages after it are "
+    "the conversation itself.]"
+)
+"""What models read ahead of a summary."""
 
 
 class Transcript:
@@ -159,6 +168,18 @@ def shown(message: Message) -> Message:
         elif not isinstance(block, Thinking):
             content.append(block)
     return replace(message, content=content, meta={})
+
+
+def summary_in(message: Message) -> str | None:
+    """The summary that a row is, as people read it; None for a row that was said."""
+    if SUMMARY_MARK not in message.meta:
+        return None
+    return message.text.removeprefix(SUMMARY_HEADING).strip()
+
+
+def is_prompt(message: Message) -> bool:
+    """Whether the user said it."""
+    return message.role == "user" and SUMMARY_MARK not in message.meta
 
 
 class Draft:

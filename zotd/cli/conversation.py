@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zotd.agent.transcript import shown
+from zotd.agent.transcript import shown, summary_in
 from zotd.base.limits import Limits
 from zotd.cli.console import local_time
 from zotd.protocol.content import Block, Image, Text, Thinking, ToolCall, ToolResult
@@ -12,6 +12,7 @@ from zotd.protocol.session_methods import SessionRow
 from zotd.store.export import visible
 from zotd.store.saved import Saved
 from zotd.wire.codec import encode
+from zotd.wire.dialect import decoded_size
 
 
 def conversation(saved: Saved, row: SessionRow, limits: Limits) -> Iterator[str]:
@@ -25,8 +26,10 @@ def conversation(saved: Saved, row: SessionRow, limits: Limits) -> Iterator[str]
     if saved.first_id > 1:
         yield f"\nmessages 1 to {saved.first_id - 1} were replaced by what follows"
     for number, message in enumerate(saved.messages, saved.first_id):
-        yield f"\n[{number}] {message.role}, {local_time(message.time)}"
-        for block in shown(message).content:
+        summary = summary_in(message)
+        role = message.role if summary is None else "summary"
+        yield f"\n[{number}] {role}, {local_time(message.time)}"
+        for block in shown(message).content if summary is None else (Text(summary),):
             yield from _lines(block, limits)
 
 
@@ -73,4 +76,4 @@ def _indented(part: Text | Image, most: int) -> Iterator[str]:
 
 
 def _picture(image: Image) -> str:
-    return f"[{visible(image.mime_type)}, {len(image.data) * 3 // 4} bytes]"
+    return f"[{visible(image.mime_type)}, {decoded_size(image.data)} bytes]"

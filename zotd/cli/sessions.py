@@ -122,11 +122,10 @@ def _show(errand: _Errand) -> int:
     path = errand.file(errand.known.session)
     saved, row = errand.store.read(path), errand.store.row(path)
     if errand.known.json:
-        from zotd.agent.transcript import shown
+        from zotd.daemon.view_service import row_of
 
         messages = [
-            {"message_id": number, **to_wire(shown(message))}
-            for number, message in enumerate(saved.messages, saved.first_id)
+            to_wire(row_of(number, message)) for number, message in enumerate(saved.messages, saved.first_id)
         ]
         put_json({"session": to_wire(row), "messages": messages})
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from zotd.agent.transcript import is_prompt
 from zotd.daemon.session import Session
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.catalog import Listed, SessionStore, cursor
@@ -36,7 +37,7 @@ def listed(
 def live_row(session: Session) -> SessionRow:
     """The row of an open session; it has a path once there is a file."""
     info = session.info()
-    prompt = next((message.text for message in session.transcript.messages if message.role == "user"), "")
+    prompt = next((message.text for message in session.transcript.messages if is_prompt(message)), "")
     return SessionRow(
         session_id=session.id,
         path=str(session.path) if session.log is not None and session.log.saved else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zotd.agent.transcript import shown
 from zotd.daemon.calls import Caller, Method, Then, session_of, translated
 from zotd.protocol import session_methods as s
+from zotd.protocol.content import Message
 from zotd.protocol.params import SessionRef
 
 
@@ -39,17 +40,22 @@ async def session_messages(caller: Caller, params: s.SessionMessages) -> s.Messa
     first = max(0, (params.since or 0) + 1 - transcript.first_id)
     last = None if params.limit is None else first + max(0, params.limit)
     page = [
-        s.MessageRow(
-            message_id=transcript.first_id + at,
-            turn_id=message.meta.get("turn_id"),
-            role=message.role,
-            content=shown(message).content,
-            time=message.time,
-        )
+        row_of(transcript.first_id + at, message)
         for at, message in enumerate(transcript.messages[first:last], first)
     ]
     more = page and page[-1].message_id < transcript.last_id
     return s.Messages(messages=page, next=page[-1].message_id if more else None)
+
+
+def row_of(message_id: int, message: Message) -> s.MessageRow:
+    """A message as people may see it."""
+    return s.MessageRow(
+        message_id=message_id,
+        turn_id=message.meta.get("turn_id"),
+        role=message.role,
+        content=shown(message).content,
+        time=message.time,
+    )
 
 
 VIEW_METHODS: dict[str, Method] = {

@@ -85,13 +85,15 @@ def _coloured(code: str, language: str) -> list[str] | None:
     lexer, names = _lexer(language)
     lines: list[list[str]] = [[]]
     length = 0
-    for kind, value in lexer.get_tokens(code):
+    # Patterns of some languages want the end of a line, which the last one may lack.
+    for kind, value in lexer.get_tokens(code + "\n"):
         length += len(value)
         first, *more = value.split("\n")
         name = _class(kind, names)
         lines[-1].append(_span(first, name))
         lines += [[_span(line, name)] for line in more]
-    return ["".join(line) for line in lines] if length == len(code) else None
+    behind = lines.pop()
+    return ["".join(line) for line in lines] if length == len(code) + 1 and not any(behind) else None
 
 
 def _span(text: str, name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -20,14 +19,14 @@ from zotd.store.export_parts import (
     Piece,
     Said,
     changes,
+    data_url,
     diff,
     facts,
     figures,
-    image_bytes,
+    image_size,
     lines,
     one_line,
     said,
-    size,
     subject,
     title_of,
     when,
@@ -35,13 +34,13 @@ from zotd.store.export_parts import (
 from zotd.store.export_prose import Prose
 from zotd.store.saved import Saved
 
-_PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-
 
 def html(session: Saved, limits: Limits) -> str:
     """The page. Every text in `session` is one that can be shown."""
     return "".join(_Page(limits).parts(session))
+
+
+_NAMES = {"assistant": "<h3>Assistant</h3>", "tool": "<h3>Tools</h3>", "summary": "<h2>Summary</h2>"}
 
 
 class _Page:
@@ -72,8 +71,7 @@ class _Page:
         else:
             if not row.begins:
                 return f'<article class="{row.role} more">{body}</article>\n'
-            name = "Assistant" if row.role == "assistant" else "Tools"
-            start = f'<article class="{row.role}"><header><h3>{name}</h3>'
+            start = f'<article class="{row.role}"><header>{_NAMES[row.role]}'
         return f"{start}{_time(row.time)}</header>{body}</article>\n"
 
     def _piece(self, piece: Piece) -> str:
@@ -102,15 +100,13 @@ class _Page:
 
     def _image(self, image: Image) -> str:
         self._pictures += 1
-        about = f"Image {self._pictures}, {escape(image.mime_type)}, {size(image_bytes(image))}"
-        if image.mime_type not in _PICTURES or not _BASE64.fullmatch(image.data):
+        about = f"Image {self._pictures}, {escape(image.mime_type)}, {image_size(image)}"
+        if (source := data_url(image)) is None:
             return f'<p class="missing">{about}: cannot be shown</p>\n'
-        source = f"data:{image.mime_type};base64,{image.data}"
         return f'<figure><img src="{source}" alt="{about}"><figcaption>{about}</figcaption></figure>\n'
 
     def _called(self, called: Called) -> str:
-        call, result = called.call, called.result
-        state = "no result" if result is None else "failed" if result.is_error else "done"
+        call, result, state = called.call, called.result, called.state
         changed = changes(call)
         rows = [(change, diff(change)) for change in changed]
         counts = ""

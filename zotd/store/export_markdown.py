@@ -17,24 +17,23 @@ from zotd.store.export_parts import (
     Piece,
     Said,
     changes,
+    data_url,
     diff,
     facts,
     figures,
-    image_bytes,
+    image_size,
     lines,
     one_line,
     said,
-    size,
     subject,
     title_of,
     when,
 )
 from zotd.store.saved import Saved
+from zotd.wire.dialect import decoded_size
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def markdown(session: Saved, limits: Limits) -> str:
@@ -55,7 +54,8 @@ class _Text:
         yield _table(facts(session, rows))
         for row in rows:
             if row.begins:
-                yield f"## User {row.prompt}\n" if row.prompt else f"### {row.role.capitalize()}\n"
+                mark = "##" if row.prompt or row.role == "summary" else "###"
+                yield f"{mark} {row.role.capitalize()}{f' {row.prompt}' if row.prompt else ''}\n"
             if row.begins and row.time:
                 yield f"<sub>{escape(one_line(when(row.time), TITLE_CHARS))}</sub>\n"
             for piece in row.pieces:
@@ -93,22 +93,19 @@ class _Text:
         return f"<!-- -->\n\n{tame}\n" if tame[:1] in (" ", "\t") else f"{tame}\n"
 
     def _image(self, image: Image) -> str:
-        count = image_bytes(image)
-        about = f"Image, {_words(image.mime_type)}, {size(count)}"
-        small = count <= self._limits.export_inline_bytes
-        if small and re.fullmatch(r"image/[a-z]+", image.mime_type) and _BASE64.fullmatch(image.data):
-            return f"![{about}](data:{image.mime_type};base64,{image.data})\n"
-        return f"*{about}*\n"
+        about = f"Image, {_words(image.mime_type)}, {image_size(image)}"
+        small = decoded_size(image.data) <= self._limits.export_inline_bytes
+        url = data_url(image) if small else None
+        return f"*{about}*\n" if url is None else f"![{about}]({url})\n"
 
     def _called(self, called: Called) -> str:
         call, result = called.call, called.result
-        state = "no result" if result is None else "failed" if result.is_error else "done"
         about = f" <code>{escape(text)}</code>" if (text := subject(call)) else ""
         path = call.args.get("path")
         name = language_of_file(path) if isinstance(path, str) and call.name == "read" else ""
         parts = [*_arguments(call), *(self._result(result, name) if result is not None else ())]
         return _folded(
-            f"<b>{escape(one_line(call.name, TITLE_CHARS))}</b>{about} ({state})", "\n".join(parts)
+            f"<b>{escape(one_line(call.name, TITLE_CHARS))}</b>{about} ({called.state})", "\n".join(parts)
         )
 
     def _result(self, result: ToolResult, name: str) -> Iterator[str]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zotd.protocol.content import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
+from zotd.agent.transcript import summary_in
+from zotd.protocol.content import Image, Message, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from zotd.store.saved import Saved
+from zotd.wire.dialect import decoded_size
 
 TITLE_CHARS = 80  # a line of a heading
 _SUBJECTS = ("command", "path", "file_path", "name", "pattern", "query", "url")
 _LINES_COMPARED = 2_000  # of each side: what difflib compares in milliseconds
+_PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +27,26 @@ class Called:
     call: ToolCall
     result: ToolResult | None
 
+    @property
+    def state(self) -> Literal["no result", "failed", "done"]:
+        if self.result is None:
+            return "no result"
+        return "failed" if self.result.is_error else "done"
+
 
 Piece: TypeAlias = Text | Image | Thinking | Called | ToolResult
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one side says, and where the model calls tools, their results with the calls.
+    """What one side says, and where the model calls tools, their results with the calls; or a summary of what
+    was said before.
 
-    prompt: the prompt's number, from 1; 0 for an answer.
+    prompt: the prompt's number, from 1; 0 for what is none.
     begins: whether another side spoke before.
     """
 
-    role: Literal["user", "assistant", "tool"]
+    role: Role | Literal["summary"]
     time: str
     pieces: list[Piece]
     prompt: int = 0
@@ -56,6 +68,9 @@ def said(messages: Sequence[Message]) -> list[Said]:
     rows: list[Said] = []
     prompts = 0
     for message in messages:
+        if (summary := summary_in(message)) is not None:
+            rows.append(Said("summary", message.time, [Text(summary)]))
+            continue
         pieces: list[Piece] = []
         for block in message.content:
             if isinstance(block, ToolCall):
@@ -141,9 +156,16 @@ def size(count: int) -> str:
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
-def image_bytes(image: Image) -> int:
-    """Bytes of the picture itself."""
-    return len(image.data) * 3 // 4 - image.data[-2:].count("=")
+def image_size(image: Image) -> str:
+    """Bytes of the picture itself, as people read them."""
+    return size(decoded_size(image.data))
+
+
+def data_url(image: Image) -> str | None:
+    """The picture as an address; None where browsers would not show it."""
+    if image.mime_type not in _PICTURES or not _BASE64.fullmatch(image.data):
+        return None
+    return f"data:{image.mime_type};base64,{image.data}"
 
 
 def subject(call: ToolCall) -> str:

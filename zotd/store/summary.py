@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zotd.agent.transcript import is_prompt
 from zotd.base.files import BOM, open_regular
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message
@@ -56,7 +57,7 @@ def summary_of(path: Path, limits: Limits) -> Summary | None:
         else:
             saved = rows.read_rows(data)
             count = len(saved.messages)
-            prompt = next((message for message in saved.messages if message.role == "user"), None)
+            prompt = next(filter(is_prompt, saved.messages), None)
     except (BadSessionFile, ValueError):
         return None
     return _summary(saved, count, one_line(prompt.text, limits.title_chars) if prompt else "")
@@ -97,7 +98,7 @@ def _first_prompt(data: bytes) -> Message | None:
     place = data.find(b'\n{"type":"message"')
     while place >= 0:
         message = rows.message_of(rows.row_of(_line(data, place)).get("message"))
-        if message is not None and message.role == "user":
+        if message is not None and is_prompt(message):
             return message
         place = data.find(b'\n{"type":"message"', place + 1)
     return None

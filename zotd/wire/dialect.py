@@ -127,13 +127,13 @@ def _block(block: Any) -> Any:
     if block.get("type") == "image":
         data = block.get("data", "")
         shown = {key: item for key, item in block.items() if key != "data"}
-        return {**shown, "bytes": _decoded_size(data)}
+        return {**shown, "bytes": decoded_size(data)}
     if isinstance(block.get("content"), list):
         return {**block, "content": blocks(block["content"])}
     return block
 
 
-def _decoded_size(base64_text: str) -> int:
+def decoded_size(base64_text: str) -> int:
     """Bytes that base64 stands for, padded or not, without decoding it."""
     return len(base64_text.rstrip("=")) * 3 // 4
 
