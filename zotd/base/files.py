@@ -1,10 +1,11 @@
-"""Owns reading files that somebody else wrote: bounded, never waiting, one clear complaint."""
+"""Owns files as such: reading what others wrote, bounded and never waiting, and replacing one whole."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 BOM = b"\xef\xbb\xbf"
@@ -29,6 +30,64 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(handle)
         raise OSError(errno.EINVAL, "expected a regular file", str(path))
     return handle
+
+
+class Staged:
+    """A new content that lies beside its file. One of `commit` and `cancel` is called."""
+
+    def __init__(self, beside: Path, target: Path) -> None:
+        self._beside = beside
+        self._target = target
+
+    def commit(self) -> None:
+        """Put it in the file's place. Raises OSError, with nothing left behind."""
+        try:
+            self._beside.replace(self._target)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        self._beside.unlink(missing_ok=True)
+
+
+def stage(
+    target: Path,
+    data: bytes,
+    mode: int = 0o600,
+    *,
+    synced: bool = False,
+    prepare: Callable[[int], None] | None = None,
+) -> Staged:
+    """Write `data` beside a file, which is not touched yet: who reads it sees the old content or the new.
+
+    mode: of the new file, less the process's mask. synced: whether it must be on the disk before it counts.
+    prepare: is given the new file's descriptor. Raises OSError, with nothing left behind.
+    """
+    # A short name of its own, since the target's may already be as long as a name can be.
+    beside = target.with_name(f".zotd-{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            if prepare is not None:
+                prepare(file.fileno())
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    return Staged(beside, target)
+
+
+def is_empty_file(path: Path) -> bool:
+    """Whether there is a regular file without a byte."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(status.st_mode) and not status.st_size
 
 
 def is_there(path: Path) -> bool:

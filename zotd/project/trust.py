@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zotd.base.files import BadFile, read_bytes
+from zotd.base.files import BadFile, read_bytes, stage
 from zotd.base.limits import Limits
 
 TRUSTED = "trusted.json"
@@ -81,19 +81,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         raise BadFile(path, "cannot be written: it is nested too deeply") from None
     if len(data) > TRUST_BYTES:
         raise BadFile(path, f"would have more than {TRUST_BYTES} bytes: remove folders that are gone")
-    target = Path(os.path.realpath(path))
-    sibling = target.with_name(f".{TRUSTED}-{os.getpid()}-{os.urandom(6).hex()}")
-    try:
-        with os.fdopen(
-            os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
-        ) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        sibling.replace(target)
-    except BaseException:
-        sibling.unlink(missing_ok=True)
-        raise
+    stage(Path(os.path.realpath(path)), data, synced=True).commit()
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from sys import maxsize
 from threading import Lock
 
 from zotd.agent.ports import ToolFailed
+from zotd.base.files import Staged
 from zotd.base.limits import Limits
-from zotd.tools.replace import Staged, replace_file, stage
+from zotd.tools.replace import replace_file, stage_file
 from zotd.tools.typed import size_of
 from zotd.tools.undo import ContentLost, Row, UndoLog, digest
 
@@ -164,7 +165,7 @@ class Changes:
         staged: list[Staged] = []
         try:
             for row in restored:
-                staged.append(stage(_path(row), self._log.content(row.before)))  # noqa: PERF401 - kept on errors
+                staged.append(stage_file(_path(row), self._log.content(row.before)))  # noqa: PERF401 - kept on errors
         except ContentLost:
             raise TurnNotKept from None
         else:
