@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
-from zotd.protocol.content import Message, Text, ToolCall
+from zotd.protocol.content import Message, Text, ToolCall, Usage
 from zotd.store.catalog import SessionStore
 from zotd.store.errors import Ambiguous, BadSessionFile, NoMessage, NoSession, SessionLocked
 from zotd.store.log import SessionLog
@@ -56,6 +57,26 @@ def ids(store: SessionStore, cwd: Path | None = None, after: str = "") -> list[s
 
 def texts(store: SessionStore, path: Path) -> list[str]:
     return [message.text for message in store.read(path).messages]
+
+
+def test_a_row_says_all_that_the_whole_file_says(store: SessionStore, tmp_path: Path) -> None:
+    meta = {"id": "aaaabbbb-1111", "cwd": str(CWD), "provider": "scripted", "model": "m", "started": STARTED}
+    log = SessionLog.new(path := store.new_path(CWD, "aaaabbbb-1111", STARTED), meta)
+    log.use("scripted", "m", "high")
+    for number in range(4):
+        log.message(said(f"{number}"))
+        log.usage(Usage(input=1), Usage(input=number + 1, output=7))
+    log.compaction([said("summary"), said("3")])
+    log.message(said("4"))
+    log.close()
+    row, saved = store.row(path), store.read(path)
+    assert (row.message_count, row.last_message_id) == (len(saved.messages), saved.last_id) == (3, 7)
+    assert (row.reasoning, row.usage, row.usage.input) == (saved.reasoning, saved.usage, 4)
+    assert (row.reasoning, row.approval, row.ephemeral, row.trusted) == ("high", "auto", False, False)
+    path.write_bytes(path.read_bytes().replace(b'{"type"', b'{ "type"'))
+    assert replace(SessionStore(tmp_path, LIMITS).row(path), updated=row.updated) == row
+    trusting = SessionStore(tmp_path, LIMITS, lambda folder: folder == CWD)
+    assert [listed.row.trusted for listed in trusting.rows()] == [True]
 
 
 def test_a_file_is_named_as_zot_names_it(store: SessionStore, tmp_path: Path) -> None:

@@ -59,9 +59,15 @@ START = SessionInfo(
     created="t",
     updated="t",
     message_count=0,
+    last_message_id=0,
     busy=False,
+    queue=[],
     usage=Usage(),
     context=ContextUse(),
+    notes=[],
+    panels=[],
+    pending_approvals=[],
+    extensions=[],
 )
 
 words = st.text(max_size=12) | st.sampled_from(["", "\ud800", "a\u2028b", "é" * 12, "x" * 60])

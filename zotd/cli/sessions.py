@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from zotd.base.paths import absolute, zot_home
 from zotd.cli.console import complain, escaped, local_time, put, put_json, put_table, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
 from zotd.cli.which import counted, file_of, name_of, short
+from zotd.daemon.trusting import is_trusted
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.catalog import Ambiguous, NoMessage, NoSession, SessionStore, StoreError
 from zotd.wire.codec import to_wire
@@ -70,7 +72,7 @@ class _Errand:
         self.known = known
         self.cwd = cwd
         self.limits = Limits()
-        self.store = SessionStore(home, self.limits)
+        self.store = SessionStore(home, self.limits, partial(is_trusted, home))
 
     def file(self, word: str) -> Path:
         return file_of(self.store, word)

@@ -99,7 +99,7 @@ def _closed(saved: Saved, row: s.SessionRow) -> SessionInfo:
         path=row.path,
         title=row.title,
         cwd=row.cwd,
-        trusted=False,
+        trusted=row.trusted,
         provider=row.provider,
         model=row.model,
         reasoning=saved.reasoning,
@@ -110,8 +110,13 @@ def _closed(saved: Saved, row: s.SessionRow) -> SessionInfo:
         message_count=row.message_count,
         last_message_id=saved.last_id,
         busy=False,
+        queue=[],
         usage=saved.usage,
         context=ContextUse(),
+        notes=[],
+        panels=[],
+        pending_approvals=[],
+        extensions=[],
     )
 
 

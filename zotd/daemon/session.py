@@ -118,9 +118,7 @@ class Session:
         """
         wire, time = to_builtins(event), now()
         name: str = wire.pop("type")
-        wire["session_id"] = self.id
-        wire["seq"] = self.next_seq
-        wire["time"] = time
+        wire |= {"session_id": self.id, "seq": self.next_seq, "time": time}
         if turn_id:
             wire["turn_id"] = turn_id
         elif (active := self.turns.active) is not None and name != "queue" and not name.startswith("ext_"):
@@ -199,6 +197,7 @@ class Session:
             context=ContextUse(used, self.model.window),
             notes=standing.notes if standing is not None else [],
             panels=standing.panels if standing is not None else [],
+            pending_approvals=[],
             extensions=self.host.states() if self.host is not None else [],
         )
 

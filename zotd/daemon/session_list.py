@@ -44,13 +44,18 @@ def live_row(session: Session) -> SessionRow:
         title=session.title or None,
         first_prompt=one_line(prompt, session.limits.title_chars) or None,
         cwd=info.cwd,
+        trusted=info.trusted,
         provider=session.provider,
         model=session.model.id,
+        reasoning=session.model.reasoning,
+        approval=info.approval,
+        ephemeral=session.ephemeral,
         created=info.created,
         updated=info.updated,
         message_count=len(session.transcript.messages),
+        last_message_id=session.transcript.last_id,
+        usage=session.transcript.usage,
         open=True,
-        ephemeral=session.ephemeral,
     )
 
 

@@ -18,7 +18,7 @@ from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.reopening import Reopening
 from zotd.daemon.session import Client, Session
 from zotd.daemon.spec import SessionSpec, chosen
-from zotd.daemon.trusting import looked_up
+from zotd.daemon.trusting import is_trusted, looked_up
 from zotd.extensions.discovery import Discovery
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
@@ -63,7 +63,7 @@ class Sessions:
     def store(self, home: Path) -> SessionStore:
         """The saved sessions of a home."""
         if home not in self._stores:
-            self._stores[home] = SessionStore(home, self._limits)
+            self._stores[home] = SessionStore(home, self._limits, partial(is_trusted, home))
         return self._stores[home]
 
     def open(self, spec: SessionSpec, *, late: bool = False) -> Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from zotd.base.files import BadFile
 from zotd.daemon.spec import SessionSpec
@@ -21,3 +22,13 @@ def looked_up(spec: SessionSpec) -> tuple[SessionSpec, str]:
         return replace(spec, trusted=is_trusted(spec.home, spec.cwd)), ""
     except BadFile as bad:
         return replace(spec, trusted=False), f"{bad}; until it is mended, no folder is trusted"
+
+
+def is_trusted(home: Path, folder: Path) -> bool:
+    """Whether the user trusts a folder; none is while the record of it is broken."""
+    from zotd.project import trust
+
+    try:
+        return trust.is_trusted(home, folder)
+    except BadFile:
+        return False

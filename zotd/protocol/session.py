@@ -150,7 +150,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A session: the fold of all its events, except the messages, which are paged separately.
 
     session_id: opaque and unique.
-    epoch: names its life in one daemon; event numbers start again with another.
+    epoch: names its life in one daemon; event numbers start again with another. Empty while it is not open.
     next_seq: the number the next event will have.
     path: its file, which is there from the first message on; absent for an ephemeral one.
     title: given by somebody.
@@ -176,7 +176,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pending_approvals: open questions.
     extensions: all that were found.
 
-    Example: {"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"busy":false,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0}}
+    Example: {"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"last_message_id":0,"busy":false,"queue":[],"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0},"notes":[],"panels":[],"pending_approvals":[],"extensions":[]}
     """  # noqa: E501
 
     session_id: str
@@ -194,14 +194,14 @@ class SessionInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: str
     updated: str
     message_count: int
-    last_message_id: int = 0
+    last_message_id: int
     busy: bool
     active_turn: str | None = None
     partial_text: str | None = None
-    queue: list[QueuedTurn] = field(default_factory=list)
+    queue: list[QueuedTurn]
     usage: Usage
     context: ContextUse
-    notes: list[Note] = field(default_factory=list)
-    panels: list[Panel] = field(default_factory=list)
-    pending_approvals: list[PendingApproval] = field(default_factory=list)
-    extensions: list[ExtensionInfo] = field(default_factory=list)
+    notes: list[Note]
+    panels: list[Panel]
+    pending_approvals: list[PendingApproval]
+    extensions: list[ExtensionInfo]

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from zotd.protocol.content import Block, Role
+from zotd.protocol.content import Block, Role, Usage
 from zotd.protocol.params import Params, SessionRef
 from zotd.protocol.session import Approval, SessionInfo
 
@@ -63,7 +63,7 @@ class SessionResult(Struct, frozen=True, kw_only=True):
 
     session: its live state.
 
-    Example: {"session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":true,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"busy":false,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0}}}
+    Example: {"session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":true,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"last_message_id":0,"busy":false,"queue":[],"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0},"notes":[],"panels":[],"pending_approvals":[],"extensions":[]}}
     """  # noqa: E501
 
     session: SessionInfo
@@ -177,7 +177,7 @@ class SessionAttached(Struct, frozen=True, kw_only=True):
     session: as it is now, all replayed events included.
     next_seq: the number of the first event that is not in `session`.
 
-    Example: {"session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":true,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"busy":false,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0}},"next_seq":1}
+    Example: {"session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":true,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"last_message_id":0,"busy":false,"queue":[],"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0},"notes":[],"panels":[],"pending_approvals":[],"extensions":[]},"next_seq":1}
     """  # noqa: E501
 
     session: SessionInfo
@@ -246,33 +246,43 @@ class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: given by somebody.
     first_prompt: the beginning of the first prompt, one line, where there is one.
     cwd: absolute path of the directory it works in.
+    trusted: whether the folder's own extensions may run.
     provider: id of the model's provider.
     model: id of the model.
+    reasoning: level asked for, empty for off.
+    approval: `auto`, `ask` or `rules`.
+    ephemeral: whether it is never saved.
     created: RFC 3339 UTC.
     updated: RFC 3339 UTC.
     message_count: rows of the conversation.
+    last_message_id: of the row that came last, whether it is still among them or was summarised.
+    usage: tokens and money so far.
     parent: the session it was forked from.
     fork_point: the `message_id` of the last message they share.
     open: whether this daemon has it open.
-    ephemeral: whether it is never saved.
 
-    Example: {"session_id":"8f37d5f6","path":"/s/20261130-034315-8f37d5f6.jsonl","title":"the parser","cwd":"/home/user/project","provider":"scripted","model":"scripted","created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":2,"open":false}
-    """  # noqa: E501
+    Example: {"session_id":"8f37d5f6","path":"/s/20261130-034315-8f37d5f6.jsonl","title":"the parser","cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":false,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":2,"last_message_id":2,"usage":{"input":9,"output":4,"cache_read":0,"cache_write":0,"cost_usd":0.0},"open":false}
+    """  # noqa: E501  # noqa: E501
 
     session_id: str
     path: str | None = None
     title: str | None = None
     first_prompt: str | None = None
     cwd: str
+    trusted: bool
     provider: str
     model: str
+    reasoning: str
+    approval: Approval
+    ephemeral: bool
     created: str
     updated: str
     message_count: int
+    last_message_id: int
+    usage: Usage
     parent: str | None = None
     fork_point: int | None = None
     open: bool
-    ephemeral: bool = False
 
 
 class SessionRows(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -320,7 +320,7 @@ class SessionChanged(EventBase, frozen=True, kw_only=True, tag="session_changed"
 
     session: as it is now.
 
-    Example: {"type":"session_changed","session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"busy":false,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0}}}
+    Example: {"type":"session_changed","session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"last_message_id":0,"busy":false,"queue":[],"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0},"notes":[],"panels":[],"pending_approvals":[],"extensions":[]}}
     """  # noqa: E501
 
     session: SessionInfo
@@ -331,7 +331,7 @@ class Resync(EventBase, frozen=True, kw_only=True, tag="resync"):
 
     session: as it is now.
 
-    Example: {"type":"resync","session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"busy":false,"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0}}}
+    Example: {"type":"resync","session":{"session_id":"8f37d5f6","epoch":"e1","next_seq":1,"cwd":"/home/user/project","trusted":false,"provider":"scripted","model":"scripted","reasoning":"","approval":"auto","ephemeral":true,"created":"2026-11-30T03:43:15.576Z","updated":"2026-11-30T03:43:15.576Z","message_count":0,"last_message_id":0,"busy":false,"queue":[],"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"cost_usd":0.0},"context":{"used":0,"window":0},"notes":[],"panels":[],"pending_approvals":[],"extensions":[]}}
     """  # noqa: E501
 
     session: SessionInfo

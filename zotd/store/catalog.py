@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -62,9 +62,13 @@ class SessionStore:
     thread where that may take long. Errors are those of `errors`, and `NotKept` for what cannot be written.
     """
 
-    def __init__(self, home: Path, limits: Limits) -> None:
+    def __init__(
+        self, home: Path, limits: Limits, trusts: Callable[[Path], bool] = lambda folder: False
+    ) -> None:
+        """trusts: whether the user trusts a folder, which rows tell."""
         self.root = home / "sessions"
         self._limits = limits
+        self._trusts = trusts
         self._known: dict[Path, tuple[int, int, Summary | None]] = {}
 
     def new_path(self, cwd: Path, session_id: str, started: str) -> Path:
@@ -106,7 +110,7 @@ class SessionStore:
             if after and place >= after:
                 continue
             if (summary := self._summary(one)) is not None and not summary.hidden:
-                yield Listed(_row(summary, one), place)
+                yield Listed(self._row(summary, one), place)
 
     def row(self, path: Path) -> SessionRow:
         """What a list says of one file. Raises NoSession, BadSessionFile."""
@@ -116,7 +120,7 @@ class SessionStore:
         if (summary := self._summary(found)) is None:
             read_saved(path, self._limits)
             raise BadSessionFile(path, 0, "cannot be read")
-        return _row(summary, found)
+        return self._row(summary, found)
 
     def read(self, path: Path) -> Saved:
         """What a file holds, whoever has it open; nothing is changed. Raises NoSession, BadSessionFile."""
@@ -215,6 +219,31 @@ class SessionStore:
             known = self._known[found.path] = (found.changed, size, summary)
         return known[2]
 
+    def _row(self, summary: Summary, found: _Found) -> SessionRow:
+        from zotd.protocol.session_methods import SessionRow
+
+        return SessionRow(
+            session_id=summary.session_id,
+            path=str(found.path),
+            title=summary.title or None,
+            first_prompt=summary.first_prompt or None,
+            cwd=summary.cwd,
+            trusted=self._trusts(Path(summary.cwd)),
+            provider=summary.provider,
+            model=summary.model,
+            reasoning=summary.reasoning,
+            approval="auto",
+            ephemeral=False,
+            created=summary.started,
+            updated=stamp(found.changed),
+            message_count=summary.message_count,
+            last_message_id=summary.last_message_id,
+            usage=summary.usage,
+            parent=summary.parent or None,
+            fork_point=summary.fork_point,
+            open=False,
+        )
+
     def _create(self, meta: dict[str, Any], lines: list[bytes]) -> Path:
         """A new file, which is there whole or not at all."""
         meta = {**meta, "id": str(uuid.uuid4()), "started": now()}
@@ -244,26 +273,6 @@ def names_a_file(word: str) -> bool:
 def cursor(changed: int, name: str) -> str:
     """A place in the order of all sessions. `changed`: nanoseconds since 1970."""
     return f"{changed:020d}-{name}"
-
-
-def _row(summary: Summary, found: _Found) -> SessionRow:
-    from zotd.protocol.session_methods import SessionRow
-
-    return SessionRow(
-        session_id=summary.session_id,
-        path=str(found.path),
-        title=summary.title or None,
-        first_prompt=summary.first_prompt or None,
-        cwd=summary.cwd,
-        provider=summary.provider,
-        model=summary.model,
-        created=summary.started,
-        updated=stamp(found.changed),
-        message_count=summary.message_count,
-        parent=summary.parent or None,
-        fork_point=summary.fork_point,
-        open=False,
-    )
 
 
 def _files(folder: Path) -> list[_Found]:
