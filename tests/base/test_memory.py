@@ -21,7 +21,7 @@ async def test_what_only_refers_to_itself_is_freed_soon() -> None:
     gc.disable()
     try:
         watched = weakref.ref(Ring(), lambda _: freed.set())
-        memory = GiveBack(0.01)
+        memory = GiveBack(0.01, busy=lambda: False)
         for _ in range(3):
             memory.soon()
         assert watched() is not None
@@ -31,5 +31,18 @@ async def test_what_only_refers_to_itself_is_freed_soon() -> None:
         memory.cancel()
         await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.1)
         assert again() is not None
+    finally:
+        gc.enable()
+
+
+async def test_nothing_is_held_up_by_it_while_a_turn_runs() -> None:
+    asked = [True, True, False]
+    freed = asyncio.Event()
+    gc.disable()
+    try:
+        weakref.finalize(Ring(), freed.set)
+        GiveBack(0.001, busy=lambda: asked.pop(0)).soon()
+        await asyncio.wait_for(freed.wait(), 10)
+        assert asked == []
     finally:
         gc.enable()
