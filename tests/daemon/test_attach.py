@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients import Frame, judge_event
+from tests.clients import LONG, Frame, judge_event
 from zotd.agent.loop import Model
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent, Tasks
@@ -139,6 +139,21 @@ async def test_a_mistake_of_ours_in_a_session_is_told_to_its_clients_and_stands(
         "seq": 1,
     }
     assert "LookupError: nothing is there" in capfd.readouterr().err
+
+
+async def test_clients_that_are_behind_are_waited_for_all_at_once() -> None:
+    class Behind(Watcher):
+        full = True
+
+        async def drained(self) -> None:
+            await everybody.wait()
+
+    everybody = asyncio.Barrier(3)
+    async with asyncio.TaskGroup() as tasks:
+        room = session(tasks)
+        for client in (Behind(), Watcher(), Behind(), Behind()):
+            room.attach(client)
+        await asyncio.wait_for(room.drained(), LONG)
 
 
 async def test_all_sessions_together_keep_only_so_much_for_those_who_come_back(tmp_path: Path) -> None:

@@ -223,6 +223,14 @@ def test_a_batch_is_answered_as_one_array(machine: Machine) -> None:
     assert client.call("ping") == {}
 
 
+def test_a_first_batch_need_not_begin_with_a_request(machine: Machine) -> None:
+    client = machine.rpc()
+    client.send([1, {"jsonrpc": "2.0", "id": "p", "method": "ping"}])
+    refusal, answer = client.raw()
+    assert (refusal["id"], refusal["error"]["code"]) == (None, -32600)
+    assert (answer["id"], answer["result"]) == ("p", {})
+
+
 def test_a_turn_started_in_a_batch_is_answered_before_its_events(machine: Machine) -> None:
     client = machine.rpc()
     client.greet()

@@ -112,6 +112,7 @@ def test_a_token_is_needed_after_it(machine: Machine) -> None:
 WRONG: list[tuple[Frame, str, str]] = [
     ({"zotd": 2}, "protocol_version", "$.zotd: this daemon knows version 1 of the preface, not 2"),
     ({"zotd": None}, "protocol_version", "$.zotd"),
+    ({"zotd": True}, "protocol_version", "$.zotd: this daemon knows version 1 of the preface, not True"),
     ({"cwd": "here"}, "invalid_params", "$.cwd: expected an absolute path"),
     ({"cwd": "/no/such"}, "invalid_params", "$.cwd: /no/such is not a directory"),
     ({"cwd": 1}, "invalid_params", "$.cwd: expected a string, got a number"),

@@ -68,6 +68,8 @@ def test_any_bytes_are_a_value_or_malformed(payload: bytes) -> None:
         (b'{"a":1', "malformed json: unexpected end of data at byte 6"),
         ('["é", x]'.encode(), "malformed json: unexpected character, expected a JSON value at byte 7"),
         (b'{"a":"\xff"}', "malformed json: invalid UTF-8 at byte 6"),
+        (b"[" * 1100 + b"]" * 1100, "malformed json: nested too deeply"),
+        (b"[" * 1000, "malformed json: nested too deeply"),
     ],
 )
 def test_a_malformed_value_is_located_in_bytes(payload: bytes, message: str) -> None:

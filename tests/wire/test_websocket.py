@@ -149,6 +149,8 @@ def test_goodbyes_of_either_end_are_said_once_and_nothing_counts_behind_them() -
         (b"\x80\x80mask", 1002),  # a continuation of nothing
         (b"\xf1\x80mask", 1002),  # of an extension that was not agreed to
         (b"\x89\xfe\x01\x00mask" + b"x" * 256, 1002),  # a ping that long
+        (b"\x89\xfe\x04\x00mask" + b"x" * 1024, 1002),  # and one that no message may be as long as
+        (b"\x88\xff" + (LIMIT + 1).to_bytes(8, "big") + b"mask", 1002),
         (b"\x81\xff" + (LIMIT * INCREDIBLE_FRAMES + 1).to_bytes(8, "big") + b"mask", 1009),
     ],
 )

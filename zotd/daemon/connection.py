@@ -213,12 +213,13 @@ _FLUSH_AT = 256
 
 def dialect_of(value: Any) -> str:
     """The dialect of a first value: "zot", "jsonrpc", or "" for neither."""
-    first = value[0] if isinstance(value, list) and value else value
-    if not isinstance(first, dict):
+    if isinstance(value, list):  # a batch, if anything in it is a request
+        return "jsonrpc" if any(isinstance(item, dict) and "jsonrpc" in item for item in value) else ""
+    if not isinstance(value, dict):
         return ""
-    if "jsonrpc" in first:
+    if "jsonrpc" in value:
         return "jsonrpc"
-    return "zot" if "type" in first and first is value else ""
+    return "zot" if "type" in value else ""
 
 
 def is_preface(value: Any) -> bool:

@@ -32,7 +32,7 @@ def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec,
 
     Raises BadPreface, whose message names the JSON path of what is wrong.
     """
-    if value["zotd"] != PREFACE_VERSION:
+    if value["zotd"] != PREFACE_VERSION or isinstance(value["zotd"], bool):
         raise BadPreface(
             INVALID_PARAMS,
             f"$.zotd: this daemon knows version {PREFACE_VERSION} of the preface, not {value['zotd']!r:.40}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import to_builtins
 
 from zotd.agent.loop import Loop, Model, Outcome
-from zotd.agent.ports import NotKept, Tool
+from zotd.agent.ports import Tool
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
@@ -22,6 +22,8 @@ from zotd.daemon.admission import Admission
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
+from zotd.daemon.refused import Refused
+from zotd.daemon.session_picture import picture_of
 from zotd.daemon.turn_queue import TurnQueue
 from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import ExtensionHost, Invocation
@@ -102,10 +104,10 @@ class Session:
         self.tasks = Watched(tasks, self._mistaken)
         self.turns = TurnQueue(self._loop, limits, self.tasks, self.publish, self._work)
         self.commands = Commands(self, tasks)
-        self.view = SessionView(self._picture(beginning.updated), limits)
+        self.view = SessionView(picture_of(self, beginning.updated), limits)
         self.notes = Notes(self.publish, self.view.notes, limits.notes_kept)
         self._crowded = False  # whether it was told that prompts are dropped
-        self._closing = False
+        self._over = False
         self._admission = Admission(limits.last_submissions, self.publish)
         self.arrival = asyncio.Lock()  # prompts keep their order, whatever has to be read for one
 
@@ -116,6 +118,8 @@ class Session:
 
         turn_id: the command whose answer it is; events of the running turn need none.
         """
+        if self._over:  # whoever saw it has been told of its end
+            return
         wire, time = to_builtins(event), now()
         name: str = wire.pop("type")
         wire |= {"session_id": self.id, "seq": self.next_seq, "time": time}
@@ -142,7 +146,7 @@ class Session:
     def changed(self) -> None:
         """Tell what no other event does: title, model, trust, an emptied conversation, what was loaded."""
         standing = self.view.info(self.next_seq + 1)
-        self.publish(SessionChanged(session=self._picture(now(), standing)))
+        self.publish(SessionChanged(session=picture_of(self, now(), standing)))
 
     def attach(self, client: Client, since: int | None = None, epoch: str = "") -> None:
         """From now on `client` sees every event, and first those after number `since` of an epoch, the
@@ -169,38 +173,6 @@ class Session:
         body = encode({**wire, "session_id": self.id, "seq": seq, "time": now()})
         return Published(name, seq, body)
 
-    def _picture(self, updated: str, standing: SessionInfo | None = None) -> SessionInfo:
-        """The session as it is. standing: what its events told so far."""
-        used = standing.context.used if standing and self.transcript.messages else self.transcript.used
-        return SessionInfo(
-            session_id=self.id,
-            epoch=self.epoch,
-            next_seq=standing.next_seq if standing is not None else self.next_seq,
-            path=str(self.path) if self.path is not None else None,
-            title=self.title or None,
-            cwd=str(self.cwd),
-            trusted=self.trusted,
-            provider=self.provider,
-            model=self.model.id,
-            reasoning=self.model.reasoning,
-            approval="auto",
-            ephemeral=self.ephemeral,
-            created=self.created,
-            updated=updated,
-            message_count=len(self.transcript.messages),
-            last_message_id=self.transcript.last_id,
-            busy=self.busy,
-            active_turn=self.turns.active.id if self.turns.active is not None else None,
-            partial_text=standing.partial_text if standing is not None else None,
-            queue=self.turns.rows(),
-            usage=self.transcript.usage,
-            context=ContextUse(used, self.model.window),
-            notes=standing.notes if standing is not None else [],
-            panels=standing.panels if standing is not None else [],
-            pending_approvals=[],
-            extensions=self.host.states() if self.host is not None else [],
-        )
-
     def connect(self, host: ExtensionHost) -> None:
         """These are its extensions: from now on they observe it and have their say."""
         self.host = host
@@ -220,7 +192,7 @@ class Session:
         await self._audience.wait()
 
     def prompt(self, text: str, extension: str) -> str:
-        if not self._closing and self._admission.takes(extension, len(self.clients)):
+        if not self.closing and self._admission.takes(extension, len(self.clients)):
             turn = self.turns.make([Text(text)], f"extension:{extension}")
             try:
                 self.enqueue(turn)
@@ -236,7 +208,7 @@ class Session:
         return self.commands.built_in(text)
 
     def run(self, invocation: Invocation, extension: str) -> None:
-        if not self._closing and self._admission.takes(extension, len(self.clients)):
+        if not self.closing and self._admission.takes(extension, len(self.clients)):
             self.run_command(invocation).begin()
 
     def failed(self, extension: str, message: str) -> None:
@@ -254,10 +226,8 @@ class Session:
         return any(client.full for client in self.clients)
 
     async def drained(self) -> None:
-        """Wait for the clients that are behind. A client bounds its own wait and cuts itself off after it."""
-        for client in tuple(self.clients):
-            if client.full:
-                await client.drained()
+        """Wait for all clients that are behind. A client bounds its own wait and cuts itself off after it."""
+        await asyncio.gather(*(client.drained() for client in self.clients if client.full))
 
     # Prompts
 
@@ -277,7 +247,8 @@ class Session:
 
         context: shown to the model after the text. key: one that was taken before is answered as before.
         steer: the turn that runs takes it in. dirty_files: absolute paths that its tools leave alone.
-        `started` is called before the first event of the turn or command. Raises QueueFull.
+        `started` is called before the first event of the turn or command. Raises QueueFull, and Refused when
+        the session closes.
         """
         await self.loaded()
         if (before := self.turns.known(key)) is not None:
@@ -299,7 +270,7 @@ class Session:
 
         Raises QueueFull.
         """
-        if self._closing:
+        if self.closing:
             return False
         self.turns.take(turn).begin()
         return True
@@ -324,17 +295,16 @@ class Session:
         """Empty the queue and give back the texts, so that nothing typed is lost."""
         return [turn.text for turn in self.turns.unqueue()]
 
-    def clear(self) -> bool:
-        """Start over with an empty conversation. Refused (False) while a turn runs."""
+    def clear(self) -> None:
+        """Start over with an empty conversation.
+
+        Raises Refused while a turn runs or is about to, and NotKept; then nothing is changed.
+        """
         if self.busy:
-            return False
-        try:
-            self.transcript.clear()
-        except NotKept as refused:
-            self.failed("zotd", str(refused))
+            raise Refused("a turn is running", kind="busy", hint="abort it first, or wait for its `done`")
+        self.transcript.clear()
         self.notes.clear()
         self.changed()
-        return True
 
     async def reload(self) -> Reloaded:
         """Stop the extensions, read their manifests again and start them. Prompts wait, as for the start.
@@ -353,7 +323,13 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return self.turns.active is not None
+        """Whether a turn runs, or was accepted and will."""
+        return not self.turns.idle
+
+    @property
+    def closing(self) -> bool:
+        """Whether it takes no more work."""
+        return self.turns.closed
 
     async def settled(self) -> None:
         """Until no turn, queue or command is left."""
@@ -369,21 +345,26 @@ class Session:
         with self._admission.ending():
             await self.settled()
 
+    def refuse(self) -> None:
+        """Take no more work, and end what there is: the first thing that `close` does."""
+        self.turns.close()
+        self.commands.close()
+
     async def close(self) -> None:
-        """Abort what runs and stop the extensions."""
-        self._closing = True
-        self.unqueue()
-        self.abort()
-        self.commands.cancel()
-        await self.settled()
-        if self.loading is not None:
-            self.loading.cancel()
-            await asyncio.wait([self.loading])
-        if self.host is not None:
-            await self.host.stop()
-        self._ring.clear()
-        if self.log is not None:
-            self.log.close()
+        """Abort what runs and stop the extensions. The file is free afterwards, whatever went wrong."""
+        try:
+            self.refuse()
+            await self.settled()
+            if self.loading is not None:
+                self.loading.cancel()
+                await asyncio.wait([self.loading])
+            if self.host is not None:
+                await self.host.stop()
+        finally:
+            self._over = True
+            self._ring.clear()
+            if self.log is not None:
+                self.log.close()
 
     def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
         begin = lambda: self.commands.start(turn, invocation)  # noqa: E731 - one call, one place

@@ -18,6 +18,9 @@ FrameId: TypeAlias = str | int | float
 DEEPEST = 240
 """Levels of arrays and objects that are written; orjson reads 1,024 but writes only 254."""
 
+_TOO_DEEP = ("depth limit exceeded", "failed to allocate memory")
+"""What orjson says of brackets within brackets: it keeps room for so many only, in a short text for fewer."""
+
 # Patterns are compiled when something is wrong, not at import: start-up is counted in milliseconds.
 _ID = rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.){1,200})"|(-?\d{1,18})\b)'
 _ESCAPE = (
@@ -259,8 +262,11 @@ def _reason(payload: bytes, error: orjson.JSONDecodeError) -> str:
         text = payload.decode()
     except UnicodeDecodeError as bad:
         return f"invalid UTF-8 at byte {bad.start}"
+    said = error.msg.split(": line")[0]
+    if said in _TOO_DEEP:
+        return "nested too deeply"
     # orjson counts characters; a person looks for bytes in a log.
-    return f"{error.msg.split(': line')[0]} at byte {len(text[: error.pos].encode())}"
+    return f"{said} at byte {len(text[: error.pos].encode())}"
 
 
 def _representable(value: Any, depth: int = 0) -> Any:

@@ -24,6 +24,9 @@ from zotd.wire.framing import HEAD_BYTES, INCREDIBLE_FRAMES, Frame, Framing, Lin
 HANDSHAKE_BYTES = 16_384
 """The whole HTTP request; browsers send 700 bytes, cookies of other local servers included a few thousand."""
 
+_CONTROL = 0x08
+"""The bit of a frame's first byte that close, ping and pong have."""
+
 _LOOPBACK = r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?"
 _HOST = re.compile(_LOOPBACK, re.IGNORECASE)
 _ORIGINS: list[Origin | re.Pattern[str] | None] = [
@@ -197,7 +200,8 @@ class _Gate:
         size, mask = header[1] & 0x7F, header[-4:] if header[1] & 0x80 else b""
         if size > 125:
             size = int.from_bytes(header[2 : len(header) - len(mask)], "big")
-        if not self._limit < size <= self._incredible:
+        # A control frame that is too long is a fault of the client's that the protocol knows, at its header.
+        if header[0] & _CONTROL or not self._limit < size <= self._incredible:
             self._passing = size
             return header, b""
         self._dropping = size
