@@ -108,10 +108,8 @@ class Transcript:
         return self._clock()
 
     def clear(self) -> None:
-        """Forget the messages; what they cost stays counted. Raises NotKept."""
-        self._replace([])
-        if self.record is not None:
-            self.record.compaction([])
+        """Forget the messages; what they cost stays counted. Raises NotKept, and then all stays as it was."""
+        self.compact([])
 
     def compact(self, messages: Sequence[Message]) -> None:
         """Put these rows, which get new ordinals, in place of all there are.

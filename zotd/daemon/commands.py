@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zotd.agent.loop import Outcome
+from zotd.agent.ports import NotKept
 from zotd.base.tasks import Tasks, failure_of
+from zotd.daemon.refused import Refused
 from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import CommandAnswer, Invocation
 from zotd.extensions.panels import panel_of
@@ -33,8 +35,11 @@ HOST = "zotd"
 
 
 async def _clear(session: Session, args: str) -> CommandAnswer:
-    error = None if session.clear() else "a turn is running: abort it first"
-    return CommandAnswer(HOST, "clear", "noop", "", error)
+    try:
+        session.clear()
+    except (Refused, NotKept) as no:
+        return CommandAnswer(HOST, "clear", "noop", "", f"{no}: {no.hint}")
+    return CommandAnswer(HOST, "clear", "noop", "", None)
 
 
 async def _compact(session: Session, args: str) -> CommandAnswer:
@@ -76,6 +81,7 @@ class Commands:
 
     def __post_init__(self) -> None:
         self.running: set[asyncio.Task[None]] = set()
+        self._over = False
 
     def all(self) -> list[CommandRow]:
         """What can be run: ours first."""
@@ -127,12 +133,16 @@ class Commands:
     def start(self, turn: Turn, invocation: Invocation) -> None:
         """Run it. Its `command_result` and `done`, or the turn it asks for, carry the turn's id."""
         turn.started()
+        if self._over:  # it was closed between the answer and this
+            self._show(turn, _aborted(invocation))
+            return
         task = self.tasks.create_task(self._run(turn, invocation), name=f"command {invocation.name}")
         self.running.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, turn, invocation))
 
-    def cancel(self) -> None:
-        """Stop waiting for the answers of those that run."""
+    def close(self) -> None:
+        """Run no more, and stop waiting for the answers of those that run."""
+        self._over = True
         for task in tuple(self.running):
             task.cancel()
 

@@ -13,6 +13,7 @@ from zotd.agent.loop import Loop, Outcome
 from zotd.base.limits import Limits
 from zotd.base.soon import Seldom
 from zotd.base.tasks import Watched
+from zotd.daemon.refused import Refused
 from zotd.daemon.turns import Accepted, State, Turn, check_room
 from zotd.protocol.content import Block
 from zotd.protocol.events import Done, Event, QueueChanged
@@ -39,6 +40,7 @@ class TurnQueue:
     ) -> None:
         """loop: tells of turns that were aborted before they began. work: what runs a turn."""
         self.active: Turn | None = None
+        self.closed = False
         self.waiting: deque[Turn] = deque()
         self._steering: deque[Turn] = deque()
         self._merged: list[Turn] = []
@@ -54,8 +56,17 @@ class TurnQueue:
         self._keys: dict[str, tuple[Accepted, float]] = {}
         loop.steered = self._steered
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs or was accepted and will."""
+        return self.active is None and not self.waiting
+
     def make(self, content: list[Block], client: str, started: Callable[[], None] = lambda: None) -> Turn:
-        """A turn that can be waited for, and neither runs nor waits yet."""
+        """A turn that can be waited for, and neither runs nor waits yet. All work for the session begins here:
+        one that closes raises Refused.
+        """
+        if self.closed:
+            raise Refused("the session was closed meanwhile", kind="session_not_found")
         loop = asyncio.get_running_loop()
         turn = Turn(uuid.uuid4().hex, content, client, started, loop.create_future(), loop.create_future())
         self._known[turn.id] = turn.finished
@@ -69,7 +80,7 @@ class TurnQueue:
 
     def take(self, turn: Turn, *, steer: bool = False) -> Accepted:
         """Give a turn its place. It runs once `begin` was called. Raises QueueFull, and forgets the turn."""
-        idle = self.active is None and not self.waiting
+        idle = self.idle
         if not idle:
             try:
                 check_room([*self._steering, *self.waiting], turn, self._limits)
@@ -78,6 +89,7 @@ class TurnQueue:
                 raise
         if steer and self.active is not None:
             turn.steer = True
+            self._steering.append(turn)
             return self.accepted(
                 turn, Accepted(turn.id, "steered", lambda: self.release(turn), turn.answered)
             )
@@ -88,20 +100,16 @@ class TurnQueue:
         return self.accepted(turn, accepted)
 
     def release(self, turn: Turn) -> None:
-        """Let a turn run. With nothing ahead of it it begins here and now, so that an abort finds it."""
+        """Let a turn run. With nothing ahead of it it begins here and now, so that an abort finds it. Nothing
+        happens to one that was taken out of the queue in between.
+        """
+        if turn.finished.done():
+            return
         turn.may_run = True
-        if turn.steer:
-            if self.active is not None:
-                self._steering.append(turn)
-                turn.announced = True
-                self._announce()
-                return
-            turn.steer = False  # the turn it was meant for has ended meanwhile
-            self.waiting.append(turn)
         if self._running is None and self.waiting and self.waiting[0].may_run:
             head, run = self._begin()
             self._worker = self._tasks.create_task(self._work(head, run), name="turns")
-        if turn in self.waiting:
+        if turn in self.waiting or turn in self._steering:
             turn.announced = True
             self._announce()
 
@@ -135,9 +143,11 @@ class TurnQueue:
         return [turn.row() for turn in self._all_waiting() if turn.may_run]
 
     def abort(self) -> bool:
-        """Stop the running turn; queued ones go on. Whether there was one."""
+        """Stop the running turn, or the one that was accepted to run at once; queued ones go on. Whether there
+        was one.
+        """
         if self._running is None:
-            return False
+            return bool(self.waiting) and bool(self.unqueue(self.waiting[0].id))
         self._running.cancel()
         return True
 
@@ -152,6 +162,12 @@ class TurnQueue:
         if any(turn.announced for turn in dropped):
             self._announce()
         return dropped
+
+    def close(self) -> None:
+        """Take no more, and end what is there."""
+        self.closed = True
+        self.unqueue()
+        self.abort()
 
     @property
     def worker(self) -> asyncio.Task[None] | None:
@@ -176,8 +192,8 @@ class TurnQueue:
 
     def _steered(self) -> Iterator[Turn]:
         """The prompts that the running turn takes in now: they end with it."""
-        if self._steering:
-            turns, self._steering = self._steering, deque()
+        if turns := [turn for turn in self._steering if turn.may_run]:
+            self._steering = deque(turn for turn in self._steering if not turn.may_run)
             self._merged += turns
             self._announce()
             for turn in turns:

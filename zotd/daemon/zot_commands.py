@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zotd.agent.ports import NotKept
 from zotd.base.reasoning import LEVELS, SAME
 from zotd.daemon.zot_front import ZotFront
 from zotd.wire import dialect
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
 
 async def _prompt(front: ZotFront, command: Command, session: Session) -> None:
-    from zotd.daemon.pictures import pictures
+    from zotd.daemon.pictures import check_size, pictures
     from zotd.daemon.turns import QueueFull
 
     message = command.params["message"]
     try:
         images = pictures(command.params.get("images", []))
+        check_size([message], images, session.limits)
     except ValueError as problem:
         front.refuse(command, str(problem))
         return
@@ -58,11 +60,12 @@ def _abort(front: ZotFront, command: Command, session: Session) -> None:
 
 
 def _clear(front: ZotFront, command: Command, session: Session) -> None:
-    if session.busy:
-        front.refuse(command, "a turn is running: abort it first")
+    try:
+        session.clear()
+    except NotKept as no:
+        front.refuse(command, str(no))
     else:
         front.reply(command, None)
-        session.clear()
 
 
 def _get_state(front: ZotFront, command: Command, session: Session) -> None:

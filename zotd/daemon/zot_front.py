@@ -163,12 +163,15 @@ class ZotFront:
 
     async def _handle(self, command: Command, session: Session) -> None:
         """A fault of ours is one command's failure, never the end of a daemon that serves others."""
+        from zotd.daemon.refused import Refused
         from zotd.daemon.zot_commands import HANDLERS
 
         try:
             outcome = HANDLERS[command.type](self, command, session)
             if outcome is not None:
                 await outcome
+        except Refused as no:
+            self.refuse(command, f"{no}: {no.hint}" if no.hint else str(no))
         except Exception:
             import traceback
 

@@ -33,6 +33,8 @@ class SessionLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._handle = -1
+        self._over = False
+        self._removed = False
         self._writable = True
         self._torn = b""
         self._lone_end = False  # the last row has no line end
@@ -91,7 +93,8 @@ class SessionLog:
         self._put(rows.compaction_row(messages), or_never=or_never)
 
     def rename(self, title: str) -> None:
-        self._put(rows.rename_row(title))
+        """Raises NotKept, and then the title is never written."""
+        self._put(rows.rename_row(title), or_never=True)
 
     def use(self, provider: str, model: str, reasoning: str) -> None:
         """What answers from now on, unless the file says so. Raises nothing: the next row tries again."""
@@ -111,16 +114,43 @@ class SessionLog:
             self._flush()
 
     def close(self) -> None:
-        """Let others have the file. What could not be written is tried once more. Raises nothing."""
+        """Let others have the file. What could not be written is tried once more. Raises nothing.
+
+        From now on nothing is written: what comes all the same raises NotKept.
+        """
+        self._over = True
         if self._handle >= 0:
             with suppress(NotKept):
                 self.flush()
             os.close(self._handle)
             self._handle = -1
 
+    @property
+    def removed(self) -> bool:
+        """Whether `remove` has taken the file away."""
+        return self._removed
+
+    def remove(self) -> None:
+        """Take the file away, if there is one. Raises NotKept, and then all stays as it was.
+
+        What comes from now on is to be nowhere, and is dropped. What belongs to the file stays for
+        `remove_beside`.
+        """
+        if self._handle >= 0:
+            try:
+                self.path.resolve().unlink(missing_ok=True)
+            except (OSError, RuntimeError) as error:
+                raise NotKept(self.path, getattr(error, "strerror", None) or str(error)) from None
+        self._removed = True
+        self._pending.clear()
+
     # Disk
 
     def _put(self, row: dict[str, Any], *, or_never: bool = False) -> None:
+        if self._removed:
+            return
+        if self._over:
+            raise NotKept(self.path, "the session was closed")
         self._pending.append(_line(row))
         if self._empty and row["type"] != "message":
             return  # a conversation without a word leaves no file
@@ -222,6 +252,20 @@ def torn_path(path: Path) -> Path:
 def undo_path(path: Path) -> Path:
     """The directory of what files held before the session's tools changed them."""
     return path.with_name(path.name.removesuffix(".jsonl") + ".undo")
+
+
+def remove_beside(path: Path) -> None:
+    """Take away what belongs to a session's file that is gone. Raises OSError."""
+    torn_path(path).unlink(missing_ok=True)
+    undo = undo_path(path)
+    if undo.is_symlink():  # what it points to is not ours
+        undo.unlink()
+    elif undo.exists():
+        from shutil import rmtree
+
+        rmtree(undo)
+    with suppress(OSError):  # others may be in there
+        path.parent.rmdir()
 
 
 def read_saved(path: Path, limits: Limits) -> tuple[Saved, bytes]:
