@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from typing import Any
 
@@ -124,7 +125,14 @@ def test_what_cannot_be_used_is_refused_by_its_path(machine: Machine) -> None:
     assert "$.context[1].type" in context(type="url")
     missing = machine.cwd / "missing"
     assert context(type="range", path="missing", **at) == f"$.context[1].path: {missing} does not exist"
-    assert context(type="range", path=".", **at).endswith("is not a regular file")
+    assert context(type="range", path=".", **at).endswith("expected a regular file")
+    os.mkfifo(machine.cwd / "pipe")
+    assert context(type="range", path="pipe", **at).endswith("expected a regular file")
+    with (machine.cwd / "holes").open("wb") as file:
+        file.truncate(100 << 30)
+    far = f"$.context[1].start: line 2 of {machine.cwd}/holes lies behind the 67,108,864 bytes"
+    assert context(type="range", path="holes", **span((1, 0), (1, 1))).startswith(far)
+    assert context(type="range", path="/proc/self/pagemap", **span((9**9, 0), (9**9, 1))).count("behind the")
     (machine.cwd / "short").write_text("one\n")
     assert context(type="range", path="short", **span((5, 0), (5, 3))) == (
         f"$.context[1].start: {machine.cwd}/short has no line 6"
@@ -148,3 +156,13 @@ def test_what_cannot_be_used_is_refused_by_its_path(machine: Machine) -> None:
     )
     picture.write_bytes(PNG + bytes(5 << 20))
     assert "expected at most 5242880 bytes" in image(path=str(picture))
+    picture.write_bytes(PNG + bytes(5 << 20)[: -len(PNG)])
+    many = fault(images=[{"mime_type": "image/png", "path": str(picture)}] * 80)
+    assert many.startswith(
+        "$: expected at most 16,252,928 bytes of text and pictures (base64) together, got 2"
+    )
+
+    assert fault(key="k" * 1_001) == "$.key: expected at most 1,000 characters, got 1,001"
+    for unsaved in ("a.txt", f"file://{machine.cwd}/a.txt", "~nobody-there/a"):
+        said = f"$.dirty_files[1]: expected an absolute path, got {unsaved!r}"
+        assert fault(dirty_files=[str(picture), unsaved]) == said

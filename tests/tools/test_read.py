@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zotd.protocol.content import Image, Text
-from zotd.tools.read import read_window
+from zotd.tools.read import TooFar, read_window
 from zotd.tools.typed import why_not
 
 PNG = base64.b64decode(
@@ -157,7 +157,7 @@ async def test_commands_that_are_proposed_can_be_copied(session: Any) -> None:
 
 def test_a_permission_and_other_faults_name_the_path() -> None:
     assert why_not(Path("/p"), PermissionError(errno.EACCES, "x")) == "permission denied: /p"
-    assert why_not(Path("/p"), OSError(errno.EIO, "x")) == "/p: Input/output error"
+    assert why_not(Path("/p"), OSError(errno.EIO, "Input/output error")) == "/p: Input/output error"
 
 
 async def test_names_that_are_no_text_do_not_break_the_answer(session: Any) -> None:
@@ -197,6 +197,10 @@ def test_windows_hold_whole_lines_of_the_file_and_lead_from_one_to_the_next(
     path.write_bytes(data)
     with path.open("rb") as file:
         window = read_window(file, offset, limit, size, 1 << 20)
+        file.seek(0)
+        if offset > 1 and data:
+            with pytest.raises(TooFar):
+                read_window(file, offset, limit, size, 1 << 20, reach=len(data) - 1)
     assert window.total == len(whole)
     rest = whole[offset - 1 :]
     assert window.lines <= limit

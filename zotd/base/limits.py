@@ -94,6 +94,8 @@ class Limits:
     """Bytes of the same."""
     read_count_bytes: int = 64 * MIB
     """A file up to this size is read to its end so that its lines can be counted; that takes 50 ms."""
+    read_reach_bytes: int = 1_024 * MIB
+    """How far into a file a line may lie that is read: a second of work."""
     off_loop_bytes: int = 256 * KIB
     """File work beyond this goes to a thread: it would hold all sessions for a millisecond or more."""
     image_bytes: int = 5 * MIB
@@ -117,6 +119,12 @@ class Limits:
     """Things an editor shows the model beside one prompt."""
     context_bytes: int = 256 * KIB
     """All of them together, as the model gets them: five times what it reads of a file at once."""
+    context_reach_bytes: int = 64 * MIB
+    """Of files that are read to find the lines of one prompt's context: 50 ms of work."""
+    prompt_bytes: int = 15 * MIB + 512 * KIB
+    """One prompt with its context and pictures, as its event carries them: that has to fit a frame."""
+    prompt_key_chars: int = 1_000
+    """Of a prompt's `key`: many are kept."""
 
     # What a folder brings
     skills: int = 256

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Any
 
+from zotd.base.limits import Limits
 from zotd.protocol.content import Image
+from zotd.wire.codec import encode
 
 
 def pictures(rows: Any) -> list[Image]:
@@ -13,6 +16,16 @@ def pictures(rows: Any) -> list[Image]:
     if not isinstance(rows, list):
         raise ValueError(f"images must be an array, got {type(rows).__name__}")
     return [picture(f"images[{index}]", row) for index, row in enumerate(rows)]
+
+
+def check_size(texts: Sequence[str], images: Sequence[Image], limits: Limits) -> None:
+    """Raises ValueError for a prompt whose event would not fit a frame."""
+    size = sum(len(encode(text)) for text in texts) + sum(len(image.data) for image in images)
+    if size > limits.prompt_bytes:
+        raise ValueError(
+            f"expected at most {limits.prompt_bytes:,} bytes of text and pictures (base64) together, "
+            f"got {size:,}"
+        )
 
 
 def picture(where: str, row: Any) -> Image:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
-import stat
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from zotd.base.files import BadFile, read_bytes
+from zotd.base.files import BadFile, open_regular, read_bytes
 from zotd.base.limits import Limits
 from zotd.daemon.calls import Refused
-from zotd.daemon.pictures import picture
+from zotd.daemon.pictures import check_size, picture
 from zotd.daemon.surroundings import absolute_path
 from zotd.protocol.content import Image
 from zotd.protocol.turn_methods import ContextItem, Position, PromptImage
-from zotd.tools.read import BOM, picture_type, read_window
+from zotd.tools.read import BOM, TooFar, Window, picture_type, read_window
 from zotd.tools.typed import printable, why_not
 
 _NEEDED = {
@@ -42,20 +42,34 @@ def needs_disk(context: Sequence[ContextItem], images: Sequence[PromptImage]) ->
 
 
 def attached(
-    context: Sequence[ContextItem], images: Sequence[PromptImage], cwd: Path, limits: Limits
+    text: str, context: Sequence[ContextItem], images: Sequence[PromptImage], cwd: Path, limits: Limits
 ) -> Attached:
     """What goes with a prompt in a session that works in `cwd`. Raises Refused."""
-    return Attached(
-        _rendered(context, cwd, limits),
-        [_image(f"$.images[{number}]", image, limits) for number, image in enumerate(images)],
-    )
+    rendered = _rendered(context, cwd, limits)
+    found: list[Image] = []
+    for number, image in enumerate(images):
+        found.append(_image(f"$.images[{number}]", image, limits))
+        _check_size([text, rendered], found, limits)
+    if not images:
+        _check_size([text, rendered], found, limits)
+    return Attached(rendered, found)
 
 
 def checked_dirty(paths: Sequence[str]) -> tuple[str, ...]:
-    """Paths of unsaved files. Raises Refused."""
-    for number, path in enumerate(paths):
-        _check_path(f"$.dirty_files[{number}]", path)
-    return tuple(paths)
+    """Paths of unsaved files. Raises Refused: one that is not understood would protect nothing."""
+    return tuple(_dirty(f"$.dirty_files[{number}]", path) for number, path in enumerate(paths))
+
+
+def _dirty(where: str, path: str) -> str:
+    _check_path(where, path)
+    return str(absolute_path(path, where))
+
+
+def checked_key(key: str, limits: Limits) -> str:
+    """What a prompt is known by. Raises Refused."""
+    if len(key) > limits.prompt_key_chars:
+        raise _wrong(f"$.key: expected at most {limits.prompt_key_chars:,} characters, got {len(key):,}")
+    return key
 
 
 # Context
@@ -68,10 +82,11 @@ def _rendered(items: Sequence[ContextItem], cwd: Path, limits: Limits) -> str:
         raise _wrong(f"$.context: expected at most {limits.context_items} items, got {len(items)}")
     parts = ["Context from the user's editor:"]
     left = limits.context_bytes
+    reader = _Reader(cwd, limits)
     for number, item in enumerate(items):
         where = f"$.context[{number}]"
         _check(where, item)
-        part = printable(_part(where, item, cwd, limits))
+        part = printable(_part(where, item, reader))
         if (left := left - len(part.encode())) < 0:
             raise _wrong(
                 f"{where}: expected at most {limits.context_bytes:,} bytes of context together; "
@@ -99,7 +114,7 @@ def _check_path(where: str, path: str) -> None:
         raise _wrong(f"{where}: expected a path, got {path!r}")
 
 
-def _part(where: str, item: ContextItem, cwd: Path, limits: Limits) -> str:
+def _part(where: str, item: ContextItem, reader: _Reader) -> str:
     """A header that says what it is and where, from line 1, and its text between fences."""
     at = _one_line(item.path or "")
     if item.type == "text":
@@ -117,7 +132,7 @@ def _part(where: str, item: ContextItem, cwd: Path, limits: Limits) -> str:
         return header if item.text is None else f"{header}\n{_fenced(item.text)}"
     if item.text is None and item.start == item.end:
         return f"Cursor at {at}:{first}"
-    text = item.text if item.text is not None else _from_disk(where, item, cwd, limits)
+    text = item.text if item.text is not None else reader.range(where, item)
     return f"Lines {at}:{lines}:\n{_fenced(text)}"
 
 
@@ -128,32 +143,50 @@ def _last_line(item: ContextItem) -> int:
     return end.line if end.character == 0 and end.line > item.start.line else end.line + 1
 
 
-def _from_disk(where: str, item: ContextItem, cwd: Path, limits: Limits) -> str:
-    """The characters of a range, as much of them as `read` shows at once."""
-    assert item.path is not None
-    assert item.start is not None
-    assert item.end is not None
-    path = cwd / item.path
-    start, last = item.start, _last_line(item)
-    wanted = last - start.line
-    shown = min(wanted, limits.read_lines)
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise _wrong(f"{where}.path: {path} is not a regular file")
-        with path.open("rb") as file:
-            window = read_window(file, start.line + 1, shown, limits.read_bytes, 0)
-    except OSError as error:
-        raise _wrong(f"{where}.path: {why_not(path, error)}") from None
-    if not window.lines:
-        raise _wrong(f"{where}.start: {path} has no line {start.line + 1}")
-    data = window.data.removeprefix(BOM) if start.line == 0 else window.data
-    lines = re.findall("[^\n]*\n|[^\n]+", data.decode("utf-8", "replace"))
-    whole = window.lines == wanted and not window.cut_line
-    if whole and item.end.line < last:
-        lines[-1] = lines[-1][: _column(lines[-1], item.end.character)]
-    lines[0] = lines[0][_column(lines[0], start.character) :]
-    more = not whole and (window.total is None or start.line + window.lines < window.total)
-    return "".join(lines) + ("\n[cut here: read the file for the rest]" if more else "")
+class _Reader:
+    """Reads the ranges of one prompt, as much of them as `read` shows at once, and not for ever."""
+
+    def __init__(self, cwd: Path, limits: Limits) -> None:
+        self._cwd = cwd
+        self._limits = limits
+        self._reach = limits.context_reach_bytes
+
+    def range(self, where: str, item: ContextItem) -> str:
+        """The characters of a range. Raises Refused."""
+        assert item.path is not None
+        assert item.start is not None
+        assert item.end is not None
+        path = self._cwd / item.path
+        start, last = item.start, _last_line(item)
+        wanted = last - start.line
+        window = self._window(where, path, start.line, wanted)
+        if not window.lines:
+            raise _wrong(f"{where}.start: {path} has no line {start.line + 1}")
+        data = window.data.removeprefix(BOM) if start.line == 0 else window.data
+        lines = re.findall("[^\n]*\n|[^\n]+", data.decode("utf-8", "replace"))
+        whole = window.lines == wanted and not window.cut_line
+        if whole and item.end.line < last:
+            lines[-1] = lines[-1][: _column(lines[-1], item.end.character)]
+        lines[0] = lines[0][_column(lines[0], start.character) :]
+        more = not whole and (window.total is None or start.line + window.lines < window.total)
+        return "".join(lines) + ("\n[cut here: read the file for the rest]" if more else "")
+
+    def _window(self, where: str, path: Path, line: int, wanted: int) -> Window:
+        most = self._limits.context_reach_bytes
+        shown = min(wanted, self._limits.read_lines)
+        try:
+            with os.fdopen(open_regular(path), "rb") as file:
+                try:
+                    return read_window(file, line + 1, shown, self._limits.read_bytes, 0, self._reach)
+                finally:
+                    self._reach -= file.tell()
+        except TooFar:
+            raise _wrong(
+                f"{where}.start: line {line + 1} of {path} lies behind the {most:,} bytes that are read for "
+                "one prompt; send `text` as well"
+            ) from None
+        except OSError as error:
+            raise _wrong(f"{where}.path: {why_not(path, error)}") from None
 
 
 def _column(line: str, units: int) -> int:
@@ -201,6 +234,13 @@ def _image(where: str, image: PromptImage, limits: Limits) -> Image:
     if not (found := picture_type(data)):
         raise _wrong(f"{where}.path: {path} is no picture that models take: png, jpeg, gif or webp")
     return Image(mime_type=found, data=b64encode(data).decode())
+
+
+def _check_size(texts: Sequence[str], images: Sequence[Image], limits: Limits) -> None:
+    try:
+        check_size(texts, images, limits)
+    except ValueError as wrong:
+        raise _wrong(f"$: {wrong}") from None
 
 
 def _wrong(message: str) -> Refused:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 from msgspec import to_builtins
 
@@ -109,7 +110,8 @@ class Session:
         self._crowded = False  # whether it was told that prompts are dropped
         self._over = False
         self._admission = Admission(limits.last_submissions, self.publish)
-        self.arrival = asyncio.Lock()  # prompts keep their order, whatever has to be read for one
+        # One client's prompts keep their order, whatever has to be read for one.
+        self.arrivals: WeakKeyDictionary[object, asyncio.Lock] = WeakKeyDictionary()
 
     # Events
 

@@ -8,7 +8,7 @@ from functools import partial
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ToolFailed
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
-from zotd.daemon.prompt import attached, checked_dirty, needs_disk
+from zotd.daemon.prompt import attached, checked_dirty, checked_key, needs_disk
 from zotd.daemon.session import Session
 from zotd.daemon.turns import Accepted, QueueFull
 from zotd.protocol import turn_methods as t
@@ -20,16 +20,17 @@ from zotd.tools.typed import printable
 
 async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
     session = session_of(caller, params)
-    if (before := session.turns.known(params.key or "")) is not None:
+    if (before := session.turns.known(checked_key(params.key or "", session.limits))) is not None:
         return Then(_accepted(before), lambda: None)
     provider = session.model.provider
     if isinstance(provider, Unavailable):
         raise Refused(provider.reason, kind="provider_auth")
     dirty = checked_dirty(params.dirty_files)
     if not params.text.strip() and not params.images:
-        raise Refused("text is empty", kind="invalid_params")
-    async with session.arrival:
-        gather = partial(attached, params.context, params.images, session.cwd, session.limits)
+        raise Refused("$.text: it is empty, and there is no picture", kind="invalid_params")
+    # A disk that is slow for one client's prompt holds up no other client.
+    async with session.arrivals.setdefault(caller, asyncio.Lock()):
+        gather = partial(attached, params.text, params.context, params.images, session.cwd, session.limits)
         if needs_disk(params.context, params.images):
             context, images = await asyncio.to_thread(gather)
         else:
@@ -142,7 +143,7 @@ def _files_touched(session: Session, turn: str) -> bool | None:
 
 
 def _no_turn(turn: str) -> Refused:
-    hint = "the last 1,000 turns are kept"
+    hint = "the last 1,000 since the session was opened are known"
     return Refused(f"no turn {turn!r} in this session", kind="turn_not_found", hint=hint)
 
 

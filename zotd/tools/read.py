@@ -8,11 +8,13 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from sys import maxsize
 from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
 
 from zotd.agent.ports import ToolFailed, ToolOutcome
+from zotd.base.files import open_regular
 from zotd.base.limits import Limits
 from zotd.protocol.content import Image, Text
 from zotd.tools.typed import FileTool, quoted, size_of
@@ -57,7 +59,7 @@ def _read(path: Path, arguments: ReadArguments, limits: Limits) -> ToolOutcome:
         raise ToolFailed(f"{path} is a directory; list it with bash: ls -la {quoted(path)}")
     if not stat.S_ISREG(status.st_mode):  # opening a pipe that nobody writes to would wait for ever
         raise ToolFailed(f"{path} is not a regular file; use bash for devices and pipes")
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         head = file.read(_HEAD_BYTES)
         if mime_type := picture_type(head):
             return _picture(path, file, head, mime_type, status.st_size, limits)
@@ -68,7 +70,14 @@ def _read(path: Path, arguments: ReadArguments, limits: Limits) -> ToolOutcome:
             )
         file.seek(0)
         lines = min(arguments.limit or limits.read_lines, limits.read_lines)
-        window = read_window(file, arguments.offset, lines, limits.read_bytes, limits.read_count_bytes)
+        sizes = limits.read_bytes, limits.read_count_bytes, limits.read_reach_bytes
+        try:
+            window = read_window(file, arguments.offset, lines, *sizes)
+        except TooFar:
+            raise ToolFailed(
+                f"$.offset: {path} has no line {arguments.offset} in its first {limits.read_reach_bytes} "
+                f"bytes; use bash: sed -n {arguments.offset}p {quoted(path)}"
+            ) from None
     return ToolOutcome([Text(_shown(path, arguments.offset, window))])
 
 
@@ -102,10 +111,14 @@ def _picture(
             "make a smaller copy with bash"
         )
     data = head
-    while more := file.read(_CHUNK):
+    while len(data) <= limits.image_bytes and (more := file.read(_CHUNK)):
         data += more
     caption = Text(f"{path} ({mime_type}, {len(data)} bytes)")
     return ToolOutcome([caption, Image(mime_type, b64encode(data).decode())])
+
+
+class TooFar(Exception):
+    """A line lies further into its file than is looked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +135,15 @@ class Window:
     cut_line: int = 0
 
 
-def read_window(file: BinaryIO, offset: int, lines: int, size: int, count_size: int) -> Window:
+def read_window(
+    file: BinaryIO, offset: int, lines: int, size: int, count_size: int, reach: int = maxsize
+) -> Window:
     """At most `lines` whole lines and `size` bytes from line `offset` (from 1) on.
 
-    The rest of the file is counted as long as the file has at most `count_size` bytes.
+    The rest of the file is counted as long as the file has at most `count_size` bytes. Raises TooFar for a
+    line that is not in the first `reach` bytes.
     """
-    newlines, last, kept = _skip_lines(file, offset - 1)
+    newlines, last, kept = _skip_lines(file, offset - 1, reach)
     while len(kept) <= size and (chunk := file.read(_CHUNK)):
         kept += chunk
     data, shown, cut_line = _cut(kept, lines, size)
@@ -136,15 +152,19 @@ def read_window(file: BinaryIO, offset: int, lines: int, size: int, count_size: 
     newlines += kept.count(b"\n")
     last = kept[-1:] or last
     while chunk := file.read(_CHUNK):
+        if (count_size := count_size - len(chunk)) < 0:  # some files have more in them than they say
+            return Window(data, shown, None, cut_line)
         newlines += chunk.count(b"\n")
         last = chunk[-1:]
     return Window(data, shown, newlines + (last not in (b"", b"\n")), cut_line)
 
 
-def _skip_lines(file: BinaryIO, count: int) -> tuple[int, bytes, bytes]:
-    """Newlines passed, the last byte passed, and what was read beyond them."""
+def _skip_lines(file: BinaryIO, count: int, reach: int) -> tuple[int, bytes, bytes]:
+    """Newlines passed, the last byte passed, and what was read beyond them. Raises TooFar."""
     passed, last = 0, b""
     while passed < count and (chunk := file.read(_CHUNK)):
+        if (reach := reach - len(chunk)) < 0:
+            raise TooFar
         newlines = chunk.count(b"\n")
         if passed + newlines >= count:
             at = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -109,7 +108,7 @@ def why_not(path: Path, error: OSError) -> str:
         return f"{path} cannot be: {part} is a file, not a directory"
     if isinstance(error, PermissionError):
         return f"permission denied: {path}"
-    return f"{path}: {os.strerror(error.errno) if error.errno else error}"
+    return f"{path}: {error.strerror or error}"
 
 
 def _near(path: Path) -> str:
