@@ -95,6 +95,8 @@ def test_an_error_of_an_extensions_command_exits_1(machine: Machine) -> None:
         (["--listen", "unix:a", "-p", "x"], "--listen goes with rpc"),
         (["rpc", "--listen", "tcp:1"], "expected unix:PATH or ws://127.0.0.1:PORT"),
         (["rpc", "hello"], "rpc takes no prompt"),
+        (["ext", "list"], "zotd ext is not there yet: put an extension's folder into"),
+        (["daemon", "status"], "zotd daemon is not there yet: zotd rpc --listen unix:PATH serves"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,22 @@ def test_a_file_that_is_missing_is_made(machine: Machine) -> None:
         assert machine.run(*SCRIPTED, "--session", "talk.jsonl", "-p", prompt).returncode == 0
     assert talk(machine.cwd / "talk.jsonl") == said("one", "two")
     assert files(machine) == []
+
+
+def test_a_file_that_a_crash_left_without_a_row_is_gone_on_with(machine: Machine) -> None:
+    path = machine.cwd / "talk.jsonl"
+    path.touch()
+    assert machine.run(*SCRIPTED, "--session", "talk.jsonl", "-p", "one").returncode == 0
+    assert talk(path) == said("one")
+    os.truncate(path, 0)
+    _, socket = machine.listen(*SCRIPTED, "--session", "./talk.jsonl")
+    client = machine.connect(socket).greet()
+    session = client.call("session/load", path=str(path))["session"]
+    assert (session["message_count"], session["cwd"]) == (0, str(machine.cwd))
+    assert client.call("session/load", path=str(path))["session"]["epoch"] == session["epoch"]
+    client.call("turn/start", session_id=session["session_id"], text="two")
+    client.event("done")
+    assert talk(path) == said("two")
 
 
 def test_what_cannot_be_had_exits_2_before_anything_starts(machine: Machine) -> None:

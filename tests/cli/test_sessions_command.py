@@ -294,7 +294,10 @@ def test_a_session_that_is_not_there_exits_2_and_names_those_that_are(machine: M
     assert "several sessions begin with 'aaaa': " in failed(machine, 2, "show", "aaaa")
     assert "there is no session file" in failed(machine, 2, "show", "./gone.jsonl")
     assert "at least 4 characters" in failed(machine, 2, "show", "a")
-    assert "9" in failed(machine, 2, "fork", PARSER, "9")
+    assert failed(machine, 2, "fork", PARSER, "9").endswith(
+        "has no message 9; its last is 4; `zotd sessions show` has their numbers in brackets\n"
+    )
+    assert failed(machine, 2, "import", "gone.jsonl") == f"there is no file {machine.cwd}/gone.jsonl\n"
 
 
 def test_what_cannot_be_done_exits_1_and_says_what_to_do(machine: Machine) -> None:
@@ -304,7 +307,15 @@ def test_what_cannot_be_done_exits_1_and_says_what_to_do(machine: Machine) -> No
     said = failed(machine, 1, "export", "aaaa", "-o", "notes.txt")
     assert "notes.txt cannot be made: File exists; name a file that does not exist" in said
     assert (machine.cwd / "notes.txt").read_text() == "precious"
-    assert "bad.jsonl, line 1: " in failed(machine, 1, "import", "bad.jsonl")
+    assert failed(machine, 1, "import", "bad.jsonl") == (
+        f"{machine.cwd}/bad.jsonl, line 1: malformed json: unexpected character, expected a JSON value at "
+        "byte 0; "
+        "a session has JSON lines, as zot and zotd write them\n"
+    )
+    (machine.cwd / "bad.jsonl").write_text("{}\n")
+    assert "line 1: expected the row `meta`, got a row without a `type`; " in failed(
+        machine, 1, "import", "bad.jsonl"
+    )
     assert "bad.jsonl" in failed(machine, 1, "show", "bad.jsonl")
     with path.open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -45,6 +45,7 @@ def test_a_folder_is_trusted_listed_and_taken_back(machine: Machine) -> None:
     [
         (["gone"], "/gone is not a directory"),
         (["--list", "."], "--list takes no folder"),
+        (["--list", "--remove"], "--list changes nothing: give it without --remove"),
         (["--lst"], "unrecognized arguments: --lst"),
         (["~nobody-of-that-name"], "there is no such user's home"),
     ],

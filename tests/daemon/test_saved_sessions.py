@@ -114,7 +114,7 @@ def test_what_a_crash_left_is_mended_and_told(machine: Machine) -> None:
     notes = [client.event("ext_notify")["message"] for _ in range(3)]
     assert notes[0] == f"the last line of {path} was cut off: its 13 bytes are set aside in {path}.torn"
     assert notes[1].startswith(f"line 8 of {path} is left out: malformed json")
-    assert notes[2] == "zotd ended while tools ran: 1 calls have no result of their own"
+    assert notes[2] == "the conversation ends with a call that has no result: it counts as interrupted"
     assert Path(f"{path}.torn").read_text() == '{"type":"mess\n'
     assert said(client, session_id)[5:] == [("tool", "")]
     turn(client, session_id, "go on")
@@ -123,6 +123,38 @@ def test_what_a_crash_left_is_mended_and_told(machine: Machine) -> None:
     assert added[1]["message"]["content"] == [
         {"call_id": "c1", "content": [{"text": "interrupted"}], "is_error": True}
     ]
+
+
+def test_a_fork_in_the_middle_of_a_turn_says_so(machine: Machine) -> None:
+    calls = [{"tool_call": {"name": "bash", "args": {"command": f"echo {number}"}}} for number in (1, 2)]
+    _, socket = machine.listen(*machine.script({"reply": calls}, {"reply": [{"text": "done"}], "times": 0}))
+    client = machine.connect(socket).greet()
+    for options in ({}, {"ephemeral": True}):
+        source = client.session(**options)
+        turn(client, source, "use tools")
+        other = machine.connect(socket).greet()
+        fork = other.call("session/fork", session_id=source, message_id=2)["session"]["session_id"]
+        note = other.event("ext_notify")["message"]
+        assert note == "the conversation ends with 2 calls that have no result: they count as interrupted"
+        assert [row[0] for row in said(other, fork)] == ["user", "assistant", "tool"]
+
+
+def test_an_open_session_from_elsewhere_is_in_the_list(machine: Machine) -> None:
+    client = machine.rpc("--provider", "scripted").greet()
+    path = machine.root / "elsewhere.jsonl"
+    path.write_bytes(VECTOR.read_bytes())
+    session = client.call("session/load", path=str(path))["session"]
+    turn(client, client.session(), "hello")
+    listed = client.call("session/list")["sessions"]
+    assert [row["session_id"] for row in listed].count(session["session_id"]) == 1
+    assert len(listed) == 2
+    mine = client.call("session/list", cwd=session["cwd"])["sessions"]
+    assert session["session_id"] in [row["session_id"] for row in mine]
+    first = client.call("session/list", limit=1)
+    rest = client.call("session/list", cursor=first["next_cursor"])
+    assert [*first["sessions"], *rest["sessions"]] == listed
+    client.call("session/close", session_id=session["session_id"])
+    assert len(client.call("session/list")["sessions"]) == 1
 
 
 def rows_after(path: Path, line: str) -> list[Frame]:

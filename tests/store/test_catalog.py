@@ -74,7 +74,8 @@ def test_a_row_says_all_that_the_whole_file_says(store: SessionStore, tmp_path: 
     assert (row.reasoning, row.usage, row.usage.input) == (saved.reasoning, saved.usage, 4)
     assert (row.reasoning, row.approval, row.ephemeral, row.trusted) == ("high", "auto", False, False)
     path.write_bytes(path.read_bytes().replace(b'{"type"', b'{ "type"'))
-    assert replace(SessionStore(tmp_path, LIMITS).row(path), updated=row.updated) == row
+    slowly = SessionStore(tmp_path, LIMITS).row(path)
+    assert replace(slowly, updated=row.updated, first_prompt=row.first_prompt) == row
     trusting = SessionStore(tmp_path, LIMITS, lambda folder: folder == CWD)
     assert [listed.row.trusted for listed in trusting.rows()] == [True]
 
@@ -193,7 +194,7 @@ def test_an_import_is_a_session_of_its_own(store: SessionStore, tmp_path: Path) 
         assert (len(saved.messages), saved.cwd, saved.torn) == (4, CWD, b"")
         assert saved.session_id != "8f37d5f6-56b2-4009-9483-54c62488e107"
     assert len(ids(store, CWD)) == 2
-    with pytest.raises(BadSessionFile, match=r"session, line 1: malformed json"):
+    with pytest.raises(BadSessionFile, match=r"the text, line 1: malformed json"):
         store.import_file(b"hello\n", CWD)
     with pytest.raises(NoSession):
         store.import_file(tmp_path / "none", CWD)

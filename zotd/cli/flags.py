@@ -131,6 +131,11 @@ def _settled(known: argparse.Namespace) -> Flags:
             "zotd ext is not there yet: put an extension's folder into $ZOT_HOME/extensions to install it, "
             "or give it with --ext DIR for one run; its log is $ZOT_HOME/logs/ext-NAME.log"
         )
+    if not mode and words[:1] == ["daemon"]:
+        raise UsageError(
+            "zotd daemon is not there yet: zotd rpc --listen unix:PATH serves any number of clients until it "
+            "is interrupted"
+        )
     if not mode and words[:1] and words[0] in COMMANDS:
         raise UsageError(f"{words[0]} comes first: zotd {words[0]} --help")
     if not mode:

@@ -61,7 +61,7 @@ def _told(wrong: Exception) -> str:
     """What is wrong and what to do."""
     if isinstance(wrong, argparse.ArgumentError):
         return f"{wrong.argument_name}: {wrong.message}" if wrong.argument_name else wrong.message
-    hint = getattr(wrong, "hint", "")
+    hint = wrong.in_shell if isinstance(wrong, StoreError) else getattr(wrong, "hint", "")
     return f"{wrong}; {hint}" if hint else str(wrong)
 
 

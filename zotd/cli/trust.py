@@ -22,7 +22,9 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     try:
         known = parser.parse_args(argv)
-        if known.list and (known.remove or known.dir is not None):
+        if known.list and known.remove:
+            raise UsageError("--list changes nothing: give it without --remove")
+        if known.list and known.dir is not None:
             raise UsageError("--list takes no folder")
         home = zot_home()
         folder = absolute("." if known.dir is None else known.dir, "folder")

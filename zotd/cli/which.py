@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from zotd.base.files import is_folder
+from zotd.base.files import is_empty_file, is_folder
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute
 from zotd.cli.console import complain, escaped
@@ -36,7 +36,7 @@ def file_of(store: SessionStore, word: str) -> Path:
         there = ", ".join(f"{short(row.session_id)} ({name_of(row) or 'no prompt yet'})" for row in rows)
         told = f"the newest are: {there}" if there else "none is"
         missing = NoSession(f"{missing}; {told}; a file is named with a slash, as in ./{word}")
-        missing.hint = ""
+        missing.in_shell = ""
         raise missing from None
 
 
@@ -54,11 +54,11 @@ def going_on(spec: SessionSpec, word: str, limits: Limits) -> SessionSpec:
     row = None
     try:
         path = file_of(store, word) if word else store.latest(spec.cwd)
-        if path is not None and os.path.lexists(path):
+        if path is not None and os.path.lexists(path) and not is_empty_file(path):
             row = store.row(path)
             _check_lock(path)
     except (StoreError, OSError) as wrong:
-        hint = getattr(wrong, "hint", "")
+        hint = getattr(wrong, "in_shell", "")
         raise NotThere(f"{wrong}; {hint}" if hint else str(wrong)) from None
     if path is None:
         complain(f"no session of {spec.cwd} is saved: a new one begins")

@@ -14,6 +14,7 @@ from zotd import __version__
 from zotd.agent.loop import Outcome
 from zotd.agent.transcript import Transcript, shown
 from zotd.base.clock import now, stamp
+from zotd.base.files import is_empty_file
 from zotd.base.limits import Limits
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.content import Message, ToolCall
@@ -81,9 +82,8 @@ class Beginning:
                 messages.append(message := Message("tool", results, now()))
                 if self.log is not None:
                     self.log.later(message)
-                self.complaints.append(
-                    f"zotd ended while tools ran: {len(results)} calls have no result of their own"
-                )
+                answered = saved.results.keys() & {getattr(result, "call_id", "") for result in results}
+                self.complaints += _without_result(len(results) - len(answered))
             transcript.restore(messages, saved.first_id, saved.usage, saved.used)
         transcript.record = self.log
 
@@ -108,12 +108,14 @@ class Beginning:
 def begin(spec: SessionSpec, limits: Limits) -> Beginning:
     """What a session of a spec begins with. Reads and locks the file, if it is to go on with one.
 
+    An empty file, which a crash leaves ahead of the first row, counts as none.
+
     Raises NoSession, SessionLocked and BadSessionFile.
     """
     if spec.ephemeral:
         return Beginning.ephemeral()
     path = spec.saved
-    if path is not None and path.exists():
+    if path is not None and path.exists() and not is_empty_file(path):
         log, saved = SessionLog.open(path, limits)
         changed = stamp(path.stat().st_mtime_ns)
         complaints = _complaints(path, saved)
@@ -141,6 +143,18 @@ def _outcome(last: Message) -> Outcome:
     """How a turn ended, from its last message."""
     ended = last.role == "assistant" and not any(isinstance(block, ToolCall) for block in last.content)
     return Outcome("end_turn" if ended else "aborted", text=shown(last).text if ended else "")
+
+
+def _without_result(calls: int) -> list[str]:
+    """What is to be said of calls at the end: zotd was killed while they ran, or a copy ends in between."""
+    if not calls:
+        return []
+    which = (
+        "a call that has no result: it counts"
+        if calls == 1
+        else f"{calls} calls that have no result: they count"
+    )
+    return [f"the conversation ends with {which} as interrupted"]
 
 
 def _complaints(path: Path, saved: Saved) -> list[str]:

@@ -25,8 +25,12 @@ def listed(
     live: rows of the open ones by id. after: the cursor of the page before, empty for the first.
     """
     saved = (_newer(one, live.get(one.row.session_id)) for one in store.rows(cwd, after))
-    unsaved = [_placed(row) for row in live.values() if row.path is None]
-    behind = [one for one in unsaved if _wanted(one, cwd, after)]
+    elsewhere = [
+        _placed(row)
+        for row in live.values()
+        if row.path is None or not store.has_in_rows(Path(row.path), cwd)
+    ]
+    behind = [one for one in elsewhere if _wanted(one, cwd, after)]
     behind.sort(key=lambda one: one.cursor, reverse=True)
     merged: Iterator[Listed] = heapq.merge(saved, behind, key=lambda one: one.cursor, reverse=True)
     page = list(islice(merged, limit + 1))
@@ -71,7 +75,7 @@ def _newer(one: Listed, live: SessionRow | None) -> Listed:
 
 
 def _placed(row: SessionRow) -> Listed:
-    """A row without a file, with its place among those with one."""
+    """A row of a session that is in no folder of ours, with its place among those that are."""
     changed = datetime.fromisoformat(row.updated).timestamp()
     return Listed(row, cursor(int(changed * 1e9), row.session_id))
 

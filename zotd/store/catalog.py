@@ -112,6 +112,12 @@ class SessionStore:
             if (summary := self._summary(one)) is not None and not summary.hidden:
                 yield Listed(self._row(summary, one), place)
 
+    def has_in_rows(self, path: Path, cwd: Path | None = None) -> bool:
+        """Whether `rows` comes upon a file, going by where it is."""
+        folder = Path(os.path.realpath(path.parent))
+        place, above = (folder.parent, self.root) if cwd is None else (folder, self._folder(cwd))
+        return str(place) == os.path.realpath(above) and _is_named_as_one(path.name)
+
     def row(self, path: Path) -> SessionRow:
         """What a list says of one file. Raises NoSession, BadSessionFile."""
         found = _found(path)
@@ -144,7 +150,12 @@ class SessionStore:
         if isinstance(source, bytes):
             saved, data = rows.read_rows(source), source
         else:
-            saved, data = read_saved(source, self._limits)
+            try:
+                saved, data = read_saved(source, self._limits)
+            except NoSession:
+                missing = NoSession(f"there is no file {source}")
+                missing.hint = missing.in_shell = ""
+                raise missing from None
         meta = {
             key: value
             for key, value in saved.meta.items()
@@ -270,6 +281,12 @@ def names_a_file(word: str) -> bool:
     return "/" in word or word.endswith(".jsonl")
 
 
+def is_cursor(text: str) -> bool:
+    """Whether a text is a place in the order of all sessions."""
+    changed, dash, name = text.partition("-")
+    return len(changed) == 20 and changed.isascii() and changed.isdigit() and bool(dash and name)
+
+
 def cursor(changed: int, name: str) -> str:
     """A place in the order of all sessions. `changed`: nanoseconds since 1970."""
     return f"{changed:020d}-{name}"
@@ -282,12 +299,16 @@ def _files(folder: Path) -> list[_Found]:
         return []
     found = []
     for entry in entries:
-        if entry.name.endswith(".jsonl") and not entry.name.startswith("."):
+        if _is_named_as_one(entry.name):
             with suppress(OSError):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
                     found.append(_Found(status.st_mtime_ns, Path(entry.path)))
     return found
+
+
+def _is_named_as_one(name: str) -> bool:
+    return name.endswith(".jsonl") and not name.startswith(".")
 
 
 def _found(path: Path) -> _Found | None:

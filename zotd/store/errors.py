@@ -6,10 +6,14 @@ from pathlib import Path
 
 
 class StoreError(Exception):
-    """A saved session cannot be had. `kind` is the stable word of it, `hint` says what to do."""
+    """A saved session cannot be had. `kind` is the stable word of it.
+
+    hint: what a client can do. in_shell: what a person at a shell can do.
+    """
 
     kind = "session_not_found"
-    hint = "`zotd sessions list` shows those there are"
+    hint = "session/list has those there are"
+    in_shell = "`zotd sessions list` shows those there are"
 
 
 class NoSession(StoreError):
@@ -19,7 +23,7 @@ class NoSession(StoreError):
 class Ambiguous(StoreError):
     """Several sessions begin with what was given."""
 
-    hint = "give more of the id"
+    hint = in_shell = "give more of the id"
 
 
 class NoMessage(StoreError):
@@ -27,13 +31,14 @@ class NoMessage(StoreError):
 
     kind = "message_not_found"
     hint = "session/messages lists them"
+    in_shell = "`zotd sessions show` has their numbers in brackets"
 
 
 class SessionLocked(StoreError):
     """Another process has the file open for writing; `pid` is that process, 0 where it is not known."""
 
     kind = "session_locked"
-    hint = "end that process first, or fork the session"
+    hint = in_shell = "end that process first, or fork the session"
 
     def __init__(self, path: Path, pid: int) -> None:
         who = f"process {pid}" if pid else "another process"
@@ -46,18 +51,18 @@ class OpenAlready(StoreError):
     """This process has a session of that id open, from another file: one of them is a copy."""
 
     kind = "session_locked"
-    hint = "close the other one, or import the file: that gives it an id of its own"
+    hint = in_shell = "close the other one, or import the file: that gives it an id of its own"
 
 
 class BadSessionFile(StoreError):
     """The file holds no session. `line` is counted from 1, 0 where the whole file is meant."""
 
     kind = "bad_session_file"
-    hint = "nothing was changed in the file"
 
     def __init__(self, path: Path | None, line: int, why: str) -> None:
-        where = f"{path or 'session'}{f', line {line}' if line else ''}"
+        where = f"{path or 'the text'}{f', line {line}' if line else ''}"
         super().__init__(f"{where}: {why}")
         self.path = path
         self.line = line
         self.why = why
+        self.hint = self.in_shell = "a session has JSON lines, as zot and zotd write them" if line else ""

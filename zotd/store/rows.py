@@ -296,7 +296,8 @@ def _block_of(value: Any) -> Block | None:
 def _meta_of(row: dict[str, Any], path: Path | None, number: int) -> dict[str, Any]:
     meta = row.get("meta")
     if row.get("type") != "meta" or not isinstance(meta, dict):
-        raise BadSessionFile(path, number, f"expected the row `meta`, got `{row.get('type')}`")
+        got = f"`{kind}`" if (kind := row.get("type")) else "a row without a `type`"
+        raise BadSessionFile(path, number, f"expected the row `meta`, got {got}")
     if not _text(meta, "id"):
         raise BadSessionFile(path, number, "`meta` has no `id`")
     return meta
