@@ -163,6 +163,9 @@ def test_what_cannot_be_used_is_refused_by_its_path(machine: Machine) -> None:
     )
 
     assert fault(key="k" * 1_001) == "$.key: expected at most 1,000 characters, got 1,001"
-    for unsaved in ("a.txt", f"file://{machine.cwd}/a.txt", "~nobody-there/a"):
-        said = f"$.dirty_files[1]: expected an absolute path, got {unsaved!r}"
+    for unsaved, expected in (
+        ("file:///a", "a path, got the address"),
+        ("~nobody-there/a", "an absolute path, got"),
+    ):
+        said = f"$.dirty_files[1]: expected {expected} {unsaved!r}"
         assert fault(dirty_files=[str(picture), unsaved]) == said

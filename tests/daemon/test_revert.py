@@ -101,7 +101,7 @@ def test_unsaved_files_are_left_alone_in_their_turn_by_prompts_and_those_that_st
     assert "c.txt has unsaved changes" in client.event("tool_result")["content"][0]["text"]
     client.event("done")
     assert not (machine.cwd / "c.txt").exists()
-    error = client.error("turn/start", session_id=session, text="x", dirty_files=["/a", ""])
+    error = client.error("turn/start", session_id=session, text="x", dirty_files=["a", ""])
     assert error["message"] == "turn/start: $.dirty_files[1]: expected a path, got ''"
 
 

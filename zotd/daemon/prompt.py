@@ -62,7 +62,9 @@ def checked_dirty(paths: Sequence[str]) -> tuple[str, ...]:
 
 def _dirty(where: str, path: str) -> str:
     _check_path(where, path)
-    return str(absolute_path(path, where))
+    if re.match(r"\w+://", path):
+        raise _wrong(f"{where}: expected a path, got the address {path!r}")
+    return str(absolute_path(path, where)) if path.startswith("~") else path
 
 
 def checked_key(key: str, limits: Limits) -> str:
