@@ -245,6 +245,8 @@ class Limits:
     """A new connection's first frames are answered before the agent is loaded: health checks are cheap."""
     drain_s: float = 5.0
     """SIGTERM to exit."""
+    threads_end_s: float = 1.0
+    """At the very end, for disk work in threads: milliseconds are usual, and some disks never answer."""
     heard_out_s: float = 3_600.0
     """On a shared socket, for the answers and prompts of a client that has said its last word."""
     exit_grace_s: float = 0.5

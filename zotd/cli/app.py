@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -38,10 +40,10 @@ def run(flags: Flags) -> int:
     if flags.mode == "rpc":
         from zotd.cli.serve import serve
 
-        return _drive(serve(flags, spec, limits, next(filter(None, tokens), "")), fast=True)
+        return drive(serve(flags, spec, limits, next(filter(None, tokens), "")), limits, fast=True)
     from zotd.cli.oneshot import oneshot
 
-    return _drive(oneshot(flags, spec, limits), fast=False)
+    return drive(oneshot(flags, spec, limits), limits)
 
 
 def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
@@ -70,14 +72,28 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
     )
 
 
-def _drive(work: Coroutine[Any, Any, int], *, fast: bool) -> int:
+def drive(work: Coroutine[Any, Any, int], limits: Limits, *, fast: bool = False) -> int:
+    """Run to the end; the exit code. Threads that hang by then are not waited for, nor by the interpreter."""
     factory = None
     if fast:
         import uvloop
 
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(work)
+        code = 1
+        try:
+            code = runner.run(work)
+        finally:
+            if threading.active_count() > 1:
+                last = threading.Timer(limits.threads_end_s, _leave, [code])
+                last.daemon = True
+                last.start()
+    return code
+
+
+def _leave(code: int) -> None:
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _complain(message: str, code: int) -> int:
