@@ -139,6 +139,16 @@ def test_what_is_wrong_is_named_by_its_path_and_ends_the_connection(machine: Mac
         assert (error["data"]["kind"], error["message"][: len(said)]) == (kind, said)
         assert client.raw() is None
         assert "s3cret" not in json.dumps(error)
+    for members, said in (
+        ({"cwd": "here"}, "$.cwd: expected an absolute path"),
+        ({"flags": {"timeout": 3}}, "$.flags.timeout: no flag of a session has this name; leave it out; "),
+    ):
+        client = machine.connect(path)
+        client.write(preface(dialect="zot", **members) + b'{"type":"ping"}\n')
+        answer = client.raw()
+        assert (answer["type"], answer["command"], answer["success"]) == ("response", "", False)
+        assert answer["error"].startswith(said)
+        assert client.raw() is None
         assert kind != "protocol_version" or "pip install" in error["data"]["hint"]
     assert daemon.stderr == ""
 
@@ -179,3 +189,42 @@ def test_what_it_holds_is_in_no_file_and_no_answer(machine: Machine) -> None:
     assert secret not in json.dumps(seen) + daemon.stderr
     files = [file for file in Path(machine.home).rglob("*") if file.is_file()]
     assert [file for file in files if secret.encode() in file.read_bytes()] == []
+
+
+def test_a_zot_client_on_a_socket_is_told_why_it_cannot_be_served(machine: Machine) -> None:
+    _, path = machine.listen("--provider", "scripted", env={"OPENAI_API_KEY": ""})
+    saved = machine.root / "s.jsonl"
+    holder = machine.connect(path)
+    holder.write(preface(flags={"session": str(saved)}))
+    accepted(holder)
+    assert holder.ask("get_state")["success"]
+    for flags, said in (
+        ({"tools": ["zz"]}, "no tool is named 'zz'"),
+        ({"provider": "zz"}, "unknown provider 'zz'"),
+        ({"script": "/nope"}, "/nope"),
+        ({"provider": "openai-compatible", "model": "m"}, "needs a key"),
+    ):
+        client = machine.connect(path)
+        client.write(preface(dialect="zot", flags=flags))
+        accepted(client)
+        client.send({"type": "get_state", "id": "7"})
+        (answer,) = client.rest()
+        assert (answer["command"], answer["id"], answer["success"]) == ("get_state", "7", False)
+        assert said in answer["error"]
+    silent = machine.connect(path)
+    silent.write(preface(dialect="zot", flags={"tools": ["zz"]}))
+    accepted(silent)
+    (answer,) = silent.rest()
+    assert (answer["command"], answer["success"]) == ("", False)
+    refused = machine.connect(path)
+    refused.write(preface(dialect="zot", cwd="/nowhere"))
+    (answer,) = refused.rest()
+    assert (answer["success"], answer["error"]) == (False, "$.cwd: /nowhere is not a directory")
+    assert holder.ask("get_state")["success"]
+
+
+def test_what_cannot_be_read_has_a_hint_from_the_first_frame_on(machine: Machine) -> None:
+    client = machine.connect(machine.listen("--provider", "scripted")[1])
+    for line in (b"nonsense\n", b'{"a":1}\n'):
+        client.write(line)
+        assert client.raw()["error"]["data"]["hint"]

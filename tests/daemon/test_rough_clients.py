@@ -53,7 +53,12 @@ def test_a_first_frame_of_17_mib_does_not_keep_a_client_from_beginning(
 ) -> None:
     process = machine.rpc()
     process.write(b'{"x":"' + b"y" * (17 * MIB) + b'"}\n')
-    assert process.raw()["error"]["code"] == -32700
+    error = process.raw()["error"]
+    hint = "send one JSON value per frame, in UTF-8"
+    assert (error["code"], error["data"]) == (-32700, {"kind": "parse", "hint": hint})
+    process.send([1])
+    error = process.raw()["error"]
+    assert (error["code"], set(error["data"])) == (-32600, {"kind", "hint"})
     if dialect == "zot":
         assert process.ask("ping")["data"] == {"pong": True}
     else:

@@ -174,7 +174,12 @@ class Connection:
             self._frames.settle()
             self.front = self._reception.front(dialect, self)
         if self.front is None:
-            self._refuse(-32600, 'expected a JSON object with "jsonrpc" or "type"', "invalid_request")
+            from zotd.wire.peer import INVALID_REQUEST, error, problem
+
+            data = problem(
+                "invalid_request", "a connection begins with a JSON-RPC 2.0 request or a zot command"
+            )
+            self.send(error(None, INVALID_REQUEST, 'expected a JSON object with "jsonrpc" or "type"', data))
         else:
             self.front.receive(value)
 
@@ -184,8 +189,7 @@ class Connection:
         except BadPreface as bad:
             # Served without it, the client would be in another folder than it thinks.
             self._over = True
-            error = {"code": bad.code, "message": str(bad), "data": bad.data}
-            self._answer_preface({"jsonrpc": "2.0", "id": None, "error": error})
+            self._answer_preface(_refusal(value, bad))
             self._reception.turned_away(self, str(bad))
             return
         self._answer_preface({"zotd": PREFACE_VERSION, "version": __version__})
@@ -197,14 +201,12 @@ class Connection:
 
     def _malformed(self, message: str) -> None:
         if self.front is None:
-            self._refuse(-32700, message, "parse")
+            # No dialect is known yet: JSON-RPC has a shape for that.
+            from zotd.wire.peer import parse_error
+
+            self.send(parse_error(message))
         else:
             self.front.malformed(message)
-
-    def _refuse(self, code: int, message: str, kind: str) -> None:
-        """No dialect is known yet: JSON-RPC has a shape for that."""
-        error = {"code": code, "message": message, "data": {"kind": kind}}
-        self.send({"jsonrpc": "2.0", "id": None, "error": error})
 
 
 _FLUSH_AT = 256
@@ -220,6 +222,18 @@ def dialect_of(value: Any) -> str:
     if "jsonrpc" in value:
         return "jsonrpc"
     return "zot" if "type" in value else ""
+
+
+def _refusal(preface: dict[str, Any], bad: BadPreface) -> dict[str, Any]:
+    """The error in the dialect that a preface names, else in the one that has a shape for it."""
+    if preface.get("dialect") == "zot":
+        from zotd.wire.dialect import response
+
+        hint = bad.data.get("hint")
+        return response("", error=f"{bad}; {hint}" if hint else str(bad))
+    from zotd.wire.peer import error
+
+    return error(None, bad.code, str(bad), bad.data)
 
 
 def is_preface(value: Any) -> bool:
