@@ -15,17 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol-walkthrough.md"
 MORE = "…"
 LOST = "(the connection is lost)"
 CWD = "/home/user/project"
-SCRIPT = (
-    {
-        "match": "^What is in",
-        "reply": [
-            {"text": "Let me look."},
-            {"tool_call": {"name": "bash", "args": {"command": "cat notes.txt"}}},
-        ],
-    },
-    {"reply": [{"text": "Buy milk."}]},
-    {"match": "^Tell me", "reply": [{"text": "Once upon a time", "delay_ms": 60_000}]},
-)
+SCRIPT = PAGE.parents[1] / "examples" / "scripts" / "walkthrough.yaml"
 
 
 def lines() -> Iterator[tuple[str, Any]]:
@@ -98,7 +88,7 @@ class Player:
 def test_the_walkthrough_happens_as_it_says(machine: Machine) -> None:
     notes = machine.cwd / "notes.txt"
     os.mkfifo(notes)  # so that the command runs until its output is due
-    _, path = machine.listen(*machine.script(*SCRIPT))
+    _, path = machine.listen("--provider", "scripted", "--script", str(SCRIPT))
     player = Player(machine, path)
     for way, line in lines():
         if way == LOST:
