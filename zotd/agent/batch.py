@@ -78,7 +78,8 @@ class Batch:
 
     async def _run_tool(self, tool: Tool, call: ToolCall) -> ToolOutcome:
         try:
-            return await tool.run(call, self._progress(call.id))
+            with self.tools.running():
+                return await tool.run(call, self._progress(call.id))
         except ToolFailed as failure:
             return _refused(str(failure))
         except Exception as bug:

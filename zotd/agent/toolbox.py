@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from zotd.agent.ports import Tool
 
@@ -19,6 +21,8 @@ class Toolbox:
         self._deferred: set[str] = set()
         self._activated: set[str] = set()
         self._withdrawn: set[str] = set()
+        self._running = 0
+        self._waiting: list[asyncio.Future[None]] = []
 
     def add(self, tool: Tool, *, owner: str = "", deferred: bool = False) -> None:
         """Offer a tool, in place of one of the same name that was offered before.
@@ -59,6 +63,26 @@ class Toolbox:
     def owner(self, name: str) -> str:
         """The extension that a tool belongs to; empty for a built-in or unknown one."""
         return self._owners.get(name, "")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """While one of the tools runs."""
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                for waiting in self._waiting:
+                    if not waiting.done():
+                        waiting.set_result(None)
+                self._waiting.clear()
+
+    async def calm(self) -> None:
+        """Until none of them runs."""
+        while self._running:
+            self._waiting.append(ended := asyncio.get_running_loop().create_future())
+            await ended
 
     def names(self) -> list[str]:
         """Names of the offered tools."""

@@ -51,6 +51,23 @@ def misfit(error: Exception, wanted: Any) -> Misfit:
     return Misfit(path, text[:1].lower() + text[1:].replace("`", ""))
 
 
+def present(value: Any, wanted: Any) -> Any:
+    """A value without those members of its objects that are null. Where names are free, null is a value."""
+    from msgspec import inspect
+
+    return _present(value, inspect.type_info(wanted))
+
+
+def _present(value: Any, node: Any) -> Any:
+    for kind in _members(node):
+        if isinstance(value, dict) and (fields := getattr(kind, "fields", None)) is not None:
+            types = {field.encode_name: field.type for field in fields}
+            return {name: _present(item, types.get(name)) for name, item in value.items() if item is not None}
+        if isinstance(value, list) and hasattr(kind, "item_type"):
+            return [_present(item, kind.item_type) for item in value]
+    return value
+
+
 def _bound(text: str) -> str:
     """`>= 1` and `of length >= 1` in words."""
     for sign, words in _SIGNS.items():

@@ -47,6 +47,11 @@ class Desk:
     def token(self) -> str:
         return self._house.token
 
+    @property
+    def private(self) -> bool:
+        """Whether the process has no other client: it ends with this one."""
+        return self._house.private
+
     # Reception of a connection
 
     def front(self, dialect: str, connection: Connection) -> Front:
@@ -58,7 +63,13 @@ class Desk:
 
         house = self._house
         return RpcFront(
-            connection, house.agents.sessions, self._spec, house.tasks, house.token, house.private
+            connection,
+            house.agents.sessions,
+            self._spec,
+            house.tasks,
+            house.token,
+            house.private,
+            self.fatal,
         )
 
     def preface(self, value: dict[str, Any]) -> str:

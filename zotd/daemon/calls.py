@@ -19,7 +19,9 @@ from zotd.store.errors import StoreError
 class Caller(Protocol):
     """The connection a request came over.
 
-    hang_up: ends it here and now. leave: ends it once what was accepted is done, as the end of input would.
+    cancel: gives up an open request of this connection, if there is one of that id.
+    hang_up: ends it here and now, for a reason. leave: ends it once what was accepted is done, as the end of
+    input would.
     """
 
     sessions: Sessions
@@ -32,7 +34,8 @@ class Caller(Protocol):
     def attach(self, session: Session, since: int | None = None, epoch: str = "") -> None: ...
     def sees(self, session: Session) -> bool: ...
     def detach(self, session: Session) -> None: ...
-    def hang_up(self) -> None: ...
+    def cancel(self, request_id: str | int | float | None) -> None: ...
+    def hang_up(self, why: str) -> None: ...
     def leave(self, *, soon: bool) -> None: ...
 
 
@@ -54,7 +57,7 @@ def session_of(caller: Caller, params: SessionRef) -> Session:
         raise Refused(
             f"no session {params.session_id!r} is open",
             kind="session_not_found",
-            hint="session/new makes one",
+            hint="session/attach and session/load open one that is saved, session/list shows which there are",
         )
     return session
 

@@ -48,7 +48,7 @@ async def command_run(caller: Caller, params: m.CommandRun) -> m.CommandRan:
             kind="command_not_found",
             hint="command/list shows those there are",
         )
-    accepted = session.run_command(invocation)
+    accepted = session.run_command(invocation, caller.name)
     accepted.begin()
     answer = await asyncio.shield(accepted.answered)
     return m.CommandRan(action=answer.action, turn_id=accepted.turn_id, error=answer.error or None)

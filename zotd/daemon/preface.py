@@ -36,7 +36,9 @@ def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec,
         raise BadPreface(
             INVALID_PARAMS,
             f"$.zotd: this daemon knows version {PREFACE_VERSION} of the preface, not {value['zotd']!r:.40}",
-            problem("protocol_version", "update the older of the two: pip install --upgrade zotd"),
+            problem(
+                "protocol_version", "update the older of the two: pip install --upgrade zotd", path="$.zotd"
+            ),
         )
     dialect = _of(value, "dialect", _text) or ""
     if dialect not in ("", "zot", "jsonrpc"):
@@ -48,7 +50,7 @@ def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec,
         if (env := _of(value, "env", _texts_by_name)) is not None:
             given["environ"] = environment(env, base.home)
     except Refused as no:
-        raise BadPreface(INVALID_PARAMS, str(no), problem("invalid_params")) from None
+        raise BadPreface(INVALID_PARAMS, str(no), problem("invalid_params", path=no.path)) from None
     flags = value.get("flags")
     if not isinstance(flags, dict | None):
         raise _expected("$.flags", "an object", flags)

@@ -10,6 +10,7 @@ from zotd.protocol.rpc_errors import ERROR_KINDS
 class Refused(Exception):
     """An error answer. `kind` is a stable word that has a code, `hint` says what to do.
 
+    A message about one of the params begins with the JSON path of it and a colon; that is its `path` then.
     then: what happens once the answer is on its way.
     """
 
@@ -20,4 +21,6 @@ class Refused(Exception):
         self.code = ERROR_KINDS[kind].code
         self.kind = kind
         self.hint = hint
+        place, colon, _ = message.partition(": ")
+        self.path = place if colon and place.startswith("$") else ""
         self.then = then

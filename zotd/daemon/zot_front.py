@@ -34,6 +34,8 @@ class Desk(Protocol):
     def tasks(self) -> Tasks: ...
     @property
     def token(self) -> str: ...
+    @property
+    def private(self) -> bool: ...
     def identity(self) -> tuple[str, str]: ...
     def models(self) -> list[dict[str, Any]]: ...
     def open(self) -> Session: ...
@@ -101,7 +103,7 @@ class ZotFront:
             return
         if not self._met:
             self._met = True
-            if self._identity() is None:
+            if self._identity(_named(command)) is None:
                 return
         self._take(command)
 
@@ -134,16 +136,15 @@ class ZotFront:
 
     def _authenticate(self, command: Command | Refusal) -> bool:
         """The token must come first, in `hello`. Compared in constant time."""
-        if isinstance(command, Refusal):  # it needs the token whatever else is wrong with it
-            answer = command.response
-            command = Command(answer["command"], answer.get("id"), {})
+        command = _named(command)  # it needs the token whatever else is wrong with it
         if command.type != "hello":
             self.refuse(command, "auth required: send hello with token first")
             return False
         if not hmac.compare_digest(str(command.params.get("token", "")).encode(), self.desk.token.encode()):
             self.refuse(command, "invalid token")
             self._connection.flush()
-            self._fail("invalid token")
+            self._over = True
+            self.desk.fatal(self._connection, "invalid token")
             return False
         self._trusted = True
         return True
@@ -156,7 +157,11 @@ class ZotFront:
                     self._answer_light(item)
                 elif item.type == "attach":
                     await self._attach(item)
-                elif (session := self._begin_session()) is not None:
+                elif (session := self._begin_session(item)) is None:
+                    continue
+                elif session.closing:
+                    self.refuse(item, "the session was closed: attach to another one")
+                else:
                     await self._handle(item, session)
         finally:
             self._pump = None
@@ -201,7 +206,8 @@ class ZotFront:
         self._catching_up = False
         self.desk.start(session)
 
-    def _begin_session(self) -> Session | None:
+    def _begin_session(self, command: Command | None = None) -> Session | None:
+        """command: the one that needs it, if it was one."""
         if self._session is None and not self._over and self._trusted:
             self._warm_up.cancel()
             try:
@@ -209,7 +215,7 @@ class ZotFront:
                 self._session.attach(self)
                 self.desk.start(self._session)
             except Exception as problem:
-                self._fail(str(problem))
+                self._fail(str(problem), command)
                 return None
         return self._session
 
@@ -228,22 +234,25 @@ class ZotFront:
     def _say_hello(self, command: Command) -> None:
         if (said := command.params.get("capabilities")) is not None:
             self.capabilities = declared(said)
-        if (identity := self._identity()) is not None:
+        if (identity := self._identity(command)) is not None:
             provider, model = identity
             hello = {"protocol_version": 1, "version": __version__, "provider": provider, "model": model}
             self.reply(command, hello)
 
-    def _identity(self) -> tuple[str, str] | None:
+    def _identity(self, command: Command) -> tuple[str, str] | None:
         if self._session is not None:
             return self._session.provider, self._session.model.id
         try:
             return self.desk.identity()
         except Exception as problem:
-            self._fail(str(problem))
+            self._fail(str(problem), command)
             return None
 
-    def _fail(self, problem: str) -> None:
+    def _fail(self, problem: str, command: Command | None) -> None:
+        """Cut the client off. One on a socket does not see our standard error: a frame tells it why."""
         self._over = True
+        if not self.desk.private:
+            self.refuse(command or Command("", None, {}), problem)
         self.desk.fatal(self._connection, problem)
 
     def reply(self, command: Command, data: dict[str, Any] | None) -> None:
@@ -251,3 +260,10 @@ class ZotFront:
 
     def refuse(self, command: Command, error: str) -> None:
         self._connection.send(dialect.response(command.type, command.id, error=error))
+
+
+def _named(item: Command | Refusal) -> Command:
+    """The command itself, or what can be said of one that is none."""
+    if isinstance(item, Command):
+        return item
+    return Command(item.response["command"], item.response.get("id"), {})

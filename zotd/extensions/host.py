@@ -80,6 +80,7 @@ class ExtensionHost:
         self._limits = limits
         self._tasks = tasks
         self._commands = Commands()
+        self._toolbox = toolbox
         self._tools = Tools(toolbox, surface, limits)
         self._submissions = Submissions(surface, self.find)
         self.panels = Panels(surface, limits)
@@ -167,6 +168,7 @@ class ExtensionHost:
         """Let tool calls and decisions end, within a bound."""
         try:
             async with asyncio.timeout(self._limits.reload_s):
+                await self._toolbox.calm()
                 for extension in self._extensions.values():
                     await extension.calls.ended()
                 await self.hooks.decided()
@@ -301,6 +303,8 @@ class ExtensionHost:
         answer = bounded(answer_of(whose, name, response), self._limits.note_bytes, extension.remark)
         if answer.action in ("display", "insert") and not (answer.text or answer.error):
             extension.remark(f"command /{name} answered with an empty {answer.action}: nothing is shown")
+        elif answer.action == "insert" and not (answer.error or self._surface.can("insert")):
+            extension.remark(f"no attached client says that it takes the text of /{name} into its prompt")
         if answer.panel is not None and (answer.error or self.panels.open(extension, answer.panel, turn_id)):
             answer = replace(answer, panel=None)
         return answer

@@ -30,6 +30,7 @@ from zotd.protocol.turn_events import (
     Resync,
     Retry,
     SessionChanged,
+    SessionClosed,
     TextDelta,
     ThinkingDelta,
     ToolCalled,
@@ -68,6 +69,7 @@ Event: TypeAlias = (
     | ApprovalRequested
     | ApprovalResolved
     | SessionChanged
+    | SessionClosed
     | Resync
     | Done
     | ExtNotify
@@ -111,6 +113,7 @@ __all__ = [
     "Resync",
     "Retry",
     "SessionChanged",
+    "SessionClosed",
     "TextDelta",
     "ThinkingDelta",
     "ToolCalled",

@@ -126,6 +126,19 @@ class OpenRpcDocument(Struct, frozen=True, kw_only=True):
     components: dict[str, Any]
 
 
+class CancelRequest(Params, frozen=True, kw_only=True):
+    """Gives up waiting for an answer: it comes as error -32800. Sent as a notification, or as a request.
+
+    id: of the request. One that is answered already, or unknown, is none to give up.
+    requestId: the same, as the agent client protocol spells it.
+
+    Example: {"id":7}
+    """
+
+    id: str | int | float | None = None
+    request_id: str | int | float | None = field(name="requestId", default=None)
+
+
 class ShutdownParams(Params, frozen=True, kw_only=True):
     """Ends this connection once what was accepted is done, as the end of input would. The daemon goes on.
 
@@ -144,6 +157,8 @@ METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
     "initialize": (Initialize, Initialized),
     "ping": (Ping, None),
     "rpc.discover": (Discover, OpenRpcDocument),
+    "$/cancelRequest": (CancelRequest, None),
+    "$/cancel_request": (CancelRequest, None),
     "shutdown": (ShutdownParams, None),
     "exit": (ExitParams, None),
     "session/new": (s.SessionNew, s.SessionResult),

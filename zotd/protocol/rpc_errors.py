@@ -19,7 +19,9 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "parse": ErrorKind(-32700, "what came is no JSON; the next frame is read as usual"),
     "invalid_request": ErrorKind(-32600, "it is JSON and no request"),
     "method_not_found": ErrorKind(-32601, "there is no such method; `initialize` lists those there are"),
-    "invalid_params": ErrorKind(-32602, "the message names the JSON path of the member that is wrong"),
+    "invalid_params": ErrorKind(
+        -32602, "the message names the JSON path of the member that is wrong, and so does `path`"
+    ),
     "unsupported": ErrorKind(-32602, "the member belongs to a later version and would be without effect"),
     "internal": ErrorKind(-32603, "a fault of the daemon; the message never holds an exception's text"),
     "not_initialized": ErrorKind(-32002, "`initialize` must succeed first"),
@@ -29,7 +31,9 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "protocol_version": ErrorKind(-32602, "the two sides share no version; update the older one"),
     "provider_auth": ErrorKind(REFUSED, "the provider has no credentials; the message says how to give them"),
     "session_not_found": ErrorKind(REFUSED, "no session of that id is open, or none is saved"),
-    "turn_not_found": ErrorKind(REFUSED, "no turn of that id is among the last 1,000 of the session"),
+    "turn_not_found": ErrorKind(
+        REFUSED, "no turn of that id is among the last 1,000 since the session was opened"
+    ),
     "busy": ErrorKind(REFUSED, "a turn is running: wait for its end or abort it"),
     "command_not_found": ErrorKind(REFUSED, "no command of that name is registered; see `command/list`"),
     "extension_not_found": ErrorKind(REFUSED, "no extension of that name was found; see `extension/list`"),
@@ -60,6 +64,8 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "initialize": ("auth", "protocol_version"),
     "ping": (),
     "rpc.discover": (),
+    "$/cancelRequest": (),
+    "$/cancel_request": (),
     "shutdown": (),
     "exit": (),
     "session/new": ("unsupported",),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from zotd.protocol.content import Block, Role, Usage
 from zotd.protocol.params import Params, SessionRef
@@ -13,6 +13,10 @@ from zotd.protocol.session import Approval, SessionInfo
 ReasoningLevel: TypeAlias = Literal[
     "off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"
 ]
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+"""Of which there is at least one."""
 
 
 class SessionNew(Params, frozen=True, kw_only=True):
@@ -53,7 +57,7 @@ class SessionNew(Params, frozen=True, kw_only=True):
     skills: bool | list[str] | None = None
     extensions: list[str] | None = None
     discover_extensions: bool | None = None
-    max_steps: int | None = None
+    max_steps: Count | None = None
     approval: Approval | None = None
     ephemeral: bool = False
 
@@ -88,8 +92,8 @@ class SessionMessages(SessionRef, frozen=True, kw_only=True):
     Example: {"session_id":"8f37d5f6","limit":1}
     """
 
-    since: int | None = None
-    limit: int | None = None
+    since: Annotated[int, Meta(ge=0)] | None = None
+    limit: Count | None = None
 
 
 class MessageRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -194,7 +198,8 @@ class SessionDetach(SessionRef, frozen=True, kw_only=True):
 
 
 class SessionClose(SessionRef, frozen=True, kw_only=True):
-    """Ends a session for everyone: its turn is aborted, its extensions stop. A saved one can be loaded again.
+    """Ends a session for everyone: its turn is aborted, its extensions stop, and its last event is
+    `session_closed`. A saved one can be loaded again.
 
     session_id: which.
 
@@ -203,7 +208,7 @@ class SessionClose(SessionRef, frozen=True, kw_only=True):
 
 
 class SessionDelete(SessionRef, frozen=True, kw_only=True):
-    """Closes a session if it is open, and removes its file.
+    """Closes a session if it is open, which is told as `session/close` tells it, and removes its file.
 
     session_id: which.
 
@@ -234,7 +239,7 @@ class SessionList(Params, frozen=True, kw_only=True):
     """
 
     cwd: str | None = None
-    limit: int | None = None
+    limit: Count | None = None
     cursor: str | None = None
 
 

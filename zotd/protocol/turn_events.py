@@ -337,6 +337,17 @@ class Resync(EventBase, frozen=True, kw_only=True, tag="resync"):
     session: SessionInfo
 
 
+class SessionClosed(EventBase, frozen=True, kw_only=True, tag="session_closed"):
+    """Somebody ended the session. It is the last event of its epoch: whoever saw the session is detached.
+
+    reason: `closed`, or `deleted` when its file is removed too.
+
+    Example: {"type":"session_closed","reason":"closed"}
+    """
+
+    reason: Literal["closed", "deleted"]
+
+
 class Done(EventBase, frozen=True, kw_only=True, tag="done"):
     """A turn is over for good. Each accepted turn has exactly one.
 

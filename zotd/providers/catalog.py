@@ -30,7 +30,14 @@ LOCAL_OUTPUT: Final = 2_048  # some models never find an end
 
 
 class BadChoice(Exception):
-    """Flags or environment name no usable model. The message says what was expected."""
+    """Flags or environment name no usable model. The message says what was expected.
+
+    member: which of what was asked for is wrong, as the protocol spells it; empty where it was not that.
+    """
+
+    def __init__(self, message: str, member: str = "") -> None:
+        super().__init__(message)
+        self.member = member
 
 
 class NoCredentials(Exception):
@@ -98,7 +105,8 @@ def choose(
         case unknown:
             raise BadChoice(
                 f"unknown provider {unknown!r}: did you mean {_nearest(unknown)!r}? "
-                f"There are: {', '.join(PROVIDERS)}"
+                f"There are: {', '.join(PROVIDERS)}",
+                "provider",
             )
 
 
@@ -141,7 +149,8 @@ def _local(model: str, home: Path, cwd: Path | None) -> Choice:
     if weights is None:
         raise BadChoice(
             f"unknown local model {model!r}: expected {' or '.join(row.id for row in KNOWN)}, "
-            "or the path of a file that ends in .gguf"
+            "or the path of a file that ends in .gguf",
+            "model",
         )
     return _installed(weights.id, weights.path(home))
 
@@ -199,17 +208,20 @@ def credentials(
 
 def _require_model(provider: str, model: str, where: str) -> None:
     if not model:
-        raise BadChoice(f"provider {provider} needs --model NAME; `{where}` lists the names")
+        raise BadChoice(f"provider {provider} needs --model NAME; `{where}` lists the names", "model")
 
 
 def _refuse_url(provider: str, base_url: str) -> None:
     if base_url:
-        raise BadChoice(f"--base-url means nothing to provider {provider}: it talks to no server")
+        raise BadChoice(f"--base-url means nothing to provider {provider}: it talks to no server", "base_url")
 
 
 def _checked_url(url: str, source: str) -> str:
     if not re.match(r"https?://[^/\s]+", url):
-        raise BadChoice(f"{source} must begin with http:// or https:// and name a host; got {url!r}")
+        raise BadChoice(
+            f"{source} must begin with http:// or https:// and name a host; got {url!r}",
+            "base_url" if source == "--base-url" else "",
+        )
     return url.rstrip("/")
 
 
