@@ -63,6 +63,16 @@ def test_what_a_session_s_environment_and_key_allow(machine: Machine) -> None:
     assert error["data"]["kind"] == "session_not_found"
 
 
+def test_what_is_left_empty_is_as_it_would_be_without(machine: Machine) -> None:
+    client = machine.rpc("--provider", "ollama", "--model", "qwen", "--api-key", "k").greet()
+    empty = {"provider": "", "model": "", "api_key": "", "base_url": ""}
+    session = client.call("session/new", **empty)["session"]
+    assert (session["provider"], session["model"]) == ("ollama", "qwen")
+    assert providers(client, session_id=session["session_id"])["ollama"] == (True, "--api-key")
+    session = client.call("session/set", session_id=session["session_id"], provider="", model="")["session"]
+    assert (session["provider"], session["model"]) == ("ollama", "qwen")
+
+
 def test_a_new_session_s_model_is_listed_when_only_the_flags_know_it(machine: Machine) -> None:
     client = machine.rpc("--provider", "ollama", "--model", "qwen", "--api-key", "k").greet()
     assert list(models(client)) == [("scripted", "scripted"), ("local", "smollm2"), ("ollama", "qwen")]
