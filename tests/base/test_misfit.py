@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from zotd.base.misfit import misfit
+from zotd.base.misfit import misfit, present
 
 
 class Inner(msgspec.Struct):
@@ -51,3 +51,19 @@ def test_a_misfit_names_its_path_what_was_expected_and_what_came(given: Any, sai
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(given, Value)
     assert str(misfit(caught.value, Value)) == said
+
+
+def test_a_name_that_is_free_is_named_where_the_value_is_at_hand() -> None:
+    given = {"name": "x", "env": {"B": "2", "A": 1}}
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Value)
+    assert misfit(caught.value, Value, given).path == "$.env.A"
+    nested = [given]
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(nested, list[Value])
+    assert misfit(caught.value, list[Value], nested).path == "$[0].env.A"
+
+
+def test_null_is_absent_except_where_names_are_free() -> None:
+    given = {"name": "x", "ratio": None, "inner": [{"word": None}, None], "env": {"A": None}, "more": None}
+    assert present(given, Value) == {"name": "x", "inner": [{}, None], "env": {"A": None}}

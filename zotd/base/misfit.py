@@ -17,6 +17,8 @@ _KINDS = {
 _GOT = {**_KINDS, "int": "a number", "bool": "a boolean"}
 _EXPECTED = re.compile(r"Expected `(?P<kinds>[^`]*)`(?P<bound>[^,]*)(?:, got `(?P<got>[^`]*)`)?")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
+_FREE = "[...]"  # how msgspec spells a name in an object whose names are free
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _SIGNS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _CHOICE = re.compile(r"Invalid enum value (?P<value>.*)", re.DOTALL)
 
@@ -36,10 +38,13 @@ class Misfit(NamedTuple):
         return f"{self.path}: {self.fault}"
 
 
-def misfit(error: Exception, wanted: Any) -> Misfit:
-    """What a ValidationError of msgspec means. `wanted`: the type that the value should have had."""
+def misfit(error: Exception, wanted: Any, value: Any = None) -> Misfit:
+    """What a ValidationError of msgspec means. `wanted`: the type that the value should have had.
+
+    value: the value, in which the name is looked up that msgspec leaves out of a path where names are free.
+    """
     text, _, where = str(error).partition(" - at `")
-    path = where.rstrip("`") or "$"
+    path = _named(where.rstrip("`") or "$", value, wanted)
     if missing := _MISSING.search(text):
         return Misfit(f"{path}.{missing['name']}", "is required and missing")
     if choice := _CHOICE.fullmatch(text):
@@ -49,6 +54,37 @@ def misfit(error: Exception, wanted: Any) -> Misfit:
         got = f", got {_GOT.get(found['got'], found['got'])}" if found["got"] else ""
         return Misfit(path, f"expected {' or '.join(kinds)}{_bound(found['bound'])}{got}")
     return Misfit(path, text[:1].lower() + text[1:].replace("`", ""))
+
+
+def _named(path: str, value: Any, wanted: Any) -> str:
+    """The path with the name that is wrong: alone in its object it is wrong too."""
+    import msgspec
+
+    before, free, after = path.partition(_FREE)
+    place = [name or int(index) for name, index in _STEP.findall(before)]
+    inside = value
+    try:
+        for step in place:
+            inside = inside[step]
+    except (TypeError, LookupError):
+        return path
+    for name in inside if free and isinstance(inside, dict) else ():
+        try:
+            msgspec.convert(_with(value, place, {name: inside[name]}), wanted)
+        except msgspec.ValidationError:
+            return f"{before}.{name}{after}"
+    return path
+
+
+def _with(value: Any, place: list[Any], replacement: Any) -> Any:
+    """A value with another one at a place inside it."""
+    if not place:
+        return replacement
+    step, *rest = place
+    changed = _with(value[step], rest, replacement)
+    if isinstance(value, dict):
+        return {**value, step: changed}
+    return [*value[:step], changed, *value[step + 1 :]]
 
 
 def present(value: Any, wanted: Any) -> Any:
