@@ -17,6 +17,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "initialize": {"protocol_version": 1},
     "ping": {},
     "rpc.discover": {},
+    "$/cancelRequest": {},
+    "$/cancel_request": {},
     "shutdown": {},
     "exit": {},
     "session/new": {},
