@@ -408,11 +408,11 @@ async def test_the_file_keeps_what_was_summarised_and_goes_on_from_the_summary(t
     for _ in range(6):
         await bench.run()
     whole = log.path.read_bytes()
-    assert read_saved(log.path, LIMITS)[0].used == 15
+    assert read_saved(log.path, LIMITS).used == 15
     await bench.run(compact="")
     log.close()
     assert log.path.read_bytes().startswith(whole)
-    saved, _ = read_saved(log.path, LIMITS)
+    saved = read_saved(log.path, LIMITS)
     assert saved.messages == bench.transcript.messages
     assert (saved.first_id, saved.last_id) == (13, bench.transcript.last_id)
     assert (saved.usage, saved.used) == (bench.transcript.usage, 0)

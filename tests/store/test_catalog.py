@@ -231,3 +231,20 @@ def test_calls_at_the_end_of_a_fork_wait_for_their_results(store: SessionStore) 
     log.message(said("later", "tool"))
     log.close()
     assert store.read(store.fork(path, 2)).messages[-1].content == [ToolCall("c1", "bash", {})]
+
+
+def test_copies_know_no_keys_of_prompts(store: SessionStore) -> None:
+    path = save(store, "one")
+    log, _ = SessionLog.open(path, LIMITS)
+    keyed = replace(said("two"), meta={"turn_id": "t", "key": "k", "other": "o"})
+    log.compaction([keyed])
+    log.message(keyed)
+    log.close()
+    unkeyed = replace(keyed, meta={"turn_id": "t", "other": "o"})
+    for copy in (
+        store.fork(path, 3),
+        store.import_file(path, CWD),
+        store.import_file(path.read_bytes(), CWD),
+    ):
+        assert store.read(copy).messages == [unkeyed, unkeyed]
+    assert store.read(path).messages == [keyed, keyed]

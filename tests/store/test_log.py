@@ -14,7 +14,7 @@ from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, Text, Usage
 from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
-from zotd.store.log import SessionLog, read_saved, torn_path
+from zotd.store.log import SessionLog, read_saved, real_path, torn_path
 from zotd.wire.codec import decode
 
 LIMITS = Limits()
@@ -92,7 +92,7 @@ def test_a_line_that_was_cut_off_is_set_aside_and_the_next_row_begins_a_line(tmp
     log, _ = SessionLog.open(path, LIMITS)
     log.message(said("two"))
     log.close()
-    assert read_saved(path, LIMITS)[0].messages == [said("one"), said("two")]
+    assert read_saved(path, LIMITS).messages == [said("one"), said("two")]
 
 
 def test_a_last_row_without_a_line_end_is_kept_whole(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_last_row_without_a_line_end_is_kept_whole(tmp_path: Path) -> None:
     log, _ = SessionLog.open(path, LIMITS)
     log.message(said("two"))
     log.close()
-    assert read_saved(path, LIMITS)[0].messages == [said("one"), said("two")]
+    assert read_saved(path, LIMITS).messages == [said("one"), said("two")]
     assert not torn_path(path).exists()
 
 
@@ -141,7 +141,7 @@ log.message(said("four"))
         "File too large True",
         *["storage True"] * 2,
     ]
-    texts = [message.text for message in read_saved(path, LIMITS)[0].messages]
+    texts = [message.text for message in read_saved(path, LIMITS).messages]
     assert texts == ["one", "two", "x" * 1000, "three", "four"]
 
 
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "sub").unlink()
     log.message(said("two"))
     log.close()
-    assert [message.text for message in read_saved(log.path, LIMITS)[0].messages] == ["one", "two"]
+    assert [message.text for message in read_saved(log.path, LIMITS).messages] == ["one", "two"]
 
 
 def test_a_file_that_somebody_else_made_meanwhile_is_not_mixed_up(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_file_that_somebody_else_made_meanwhile_is_not_mixed_up(tmp_path: Path
     one.close()
     with pytest.raises(NotKept, match="somebody else"):
         two.message(said("two"))
-    assert read_saved(path, LIMITS)[0].messages == [said("one")]
+    assert read_saved(path, LIMITS).messages == [said("one")]
 
 
 def test_what_is_no_session_is_refused_by_name(tmp_path: Path) -> None:
@@ -195,3 +195,67 @@ def test_a_change_of_the_model_is_written_once(tmp_path: Path) -> None:
     log.use("scripted", "m", "low")
     assert kinds(path) == ["meta", "message", "model"]
     log.close()
+
+
+def test_a_file_that_was_replaced_cut_or_removed_is_not_written_until_it_is_back(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    aside = path.rename(tmp_path / "a.bak")
+    with pytest.raises(NotKept, match="it was removed while the session had it open"):
+        log.message(said("two"))
+    path.write_bytes(copy := aside.read_bytes())
+    with pytest.raises(NotKept, match="another file was put in its place"):
+        log.message(said("three"))
+    assert (path.read_bytes(), aside.read_bytes()) == (copy, copy)
+    aside.rename(path)
+    log.message(said("four"))
+    assert [message.text for message in read_saved(path, LIMITS).messages] == ["one", "two", "three", "four"]
+    os.truncate(path, len(copy))
+    with pytest.raises(NotKept, match=rf"cut it from \d+ bytes to {len(copy)} while"):
+        log.message(said("five"))
+    assert path.read_bytes() == copy
+    log.close()
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    log = SessionLog.new(path := tmp_path / "a.jsonl", META, "", Limits(session_bytes=600, row_bytes=300))
+    log.message(said("one"))
+    before = path.read_bytes()
+    with pytest.raises(NotKept, match="one row has at most 300 bytes, this would have"):
+        log.compaction([said("x" * 300)], or_never=True)
+    with pytest.raises(NotKept, match="a session has at most 600 bytes, this would have"):
+        for _ in range(6):
+            log.compaction([said("y" * 100)], or_never=True)
+    assert path.read_bytes().startswith(before)
+    log.close()
+    assert path.stat().st_size <= 600
+    assert read_saved(path, LIMITS).messages == [said("y" * 100)]
+
+
+def test_of_a_long_tail_that_is_no_row_the_beginning_is_set_aside(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    log.close()
+    size = path.stat().st_size
+    os.truncate(path, size + 1 << 26)
+    log, saved = SessionLog.open(path, bounds := Limits(row_bytes=1_000))
+    assert (len(saved.torn), saved.torn_size) == (1_000, 1 << 26)
+    log.message(said("two"))
+    log.close()
+    assert torn_path(path).read_bytes() == bytes(1_000) + b"\n"
+    assert read_saved(path, bounds).messages == [said("one"), said("two")]
+
+
+def test_a_path_that_leads_nowhere_is_told_of_in_words(tmp_path: Path) -> None:
+    circle = tmp_path / "circle.jsonl"
+    circle.symlink_to(circle)
+    for path, kind in (
+        (circle, BadSessionFile),
+        (tmp_path / ("x" * 300), BadSessionFile),
+        (tmp_path / "a\0b", NoSession),
+        (Path("/proc/self/mem"), BadSessionFile),
+    ):
+        with pytest.raises(kind):
+            SessionLog.open(real_path(path), LIMITS)
+        with pytest.raises(kind):
+            read_saved(path, LIMITS)

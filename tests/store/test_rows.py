@@ -180,3 +180,24 @@ def test_how_full_the_window_was_is_known_of_a_single_request_and_not_of_a_whole
     zots = file_of(said("user"), said("assistant", {"text": "a"}), row, said("user"), said("assistant"))
     assert rows.read_rows(zots).used == 0
     assert rows.read_rows(ours + encode(rows.compaction_row([])) + b"\n").used == 0
+
+
+def test_what_nests_in_a_result_is_no_result_again() -> None:
+    nested = b'{"call_id":"a","content":[' * 490 + b'{"text":"x"}' + b"]}" * 490
+    row = b'{"type":"message","message":{"role":"tool","content":[%s],"time":"t"}}\n' % nested
+    saved = rows.read_rows(file_of(said("assistant", {"id": "a", "name": "n", "arguments": {}})) + row)
+    assert saved.messages[1].content == [ToolResult("a", False, [])]
+
+
+def test_a_row_that_is_too_long_is_skipped_and_no_more_of_it_is_kept() -> None:
+    data = file_of(
+        said("user", {"text": "one"}), said("user", {"text": "x" * 200}), said("user", {"text": "two"})
+    )
+    saved = rows.read_rows(data, None, 200)
+    assert [message.text for message in saved.messages] == ["one", "two"]
+    [(number, why)] = saved.skipped
+    assert number == 3
+    assert why.startswith("expected at most 200 bytes, got 2")
+    exact = max(map(len, data.splitlines()))
+    assert rows.read_rows(data, None, exact).skipped == []
+    assert rows.read_rows(data + b"\n \n" + b"{" * 300, None, exact).torn == b"{" * exact

@@ -128,7 +128,7 @@ Verdict: TypeAlias = Allowed | Refused
 
 
 class NotKept(Exception):
-    """What has to last could not be written. `path` is the file, `reason` the operating system's words."""
+    """What has to last could not be written. `path` is the file, `reason` what is wrong."""
 
     kind = "storage"
 

@@ -190,7 +190,9 @@ class Limits:
 
     # Saved sessions
     session_bytes: int = 1_024 * MIB
-    """One session file that is read: years of work, and still what memory holds."""
+    """One session file, written or read: years of work, and still what memory holds."""
+    row_bytes: int = 128 * MIB
+    """One row of it: a batch of the largest pictures, and half a second to read."""
     sessions_listed: int = 100
     """Rows of one `session/list` that names no limit."""
     sessions_page: int = 1_000

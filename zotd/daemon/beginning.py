@@ -14,13 +14,13 @@ from zotd import __version__
 from zotd.agent.loop import Outcome
 from zotd.agent.transcript import Transcript, shown
 from zotd.base.clock import now, stamp
-from zotd.base.files import is_empty_file
+from zotd.base.files import is_empty_file, is_folder, is_there
 from zotd.base.limits import Limits
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.content import Message, ToolCall
 from zotd.providers.catalog import WITH_URL
 from zotd.store.catalog import SessionStore
-from zotd.store.log import SessionLog, torn_path
+from zotd.store.log import SessionLog, real_path, torn_path
 from zotd.store.rows import missing_results
 from zotd.store.saved import Saved
 
@@ -49,6 +49,7 @@ class Beginning:
     log: SessionLog | None = None
     saved: Saved | None = None
     complaints: list[str] = field(default_factory=list)
+    limits: Limits | None = None
 
     @staticmethod
     def ephemeral(saved: Saved | None = None) -> Beginning:
@@ -72,7 +73,7 @@ class Beginning:
                 "started": self.created,
                 "version": __version__,
             }
-            self.log = SessionLog.new(self.path, meta, spec.reasoning)
+            self.log = SessionLog.new(self.path, meta, spec.reasoning, self.limits)
 
     def restore(self, transcript: Transcript) -> None:
         """Give a transcript what there is, with a result for every call, and write down what it gets."""
@@ -115,15 +116,16 @@ def begin(spec: SessionSpec, limits: Limits) -> Beginning:
     if spec.ephemeral:
         return Beginning.ephemeral()
     path = spec.saved
-    if path is not None and path.exists() and not is_empty_file(path):
+    if path is not None and is_there(path) and not is_empty_file(path):
+        path = real_path(path)  # its undo and all else that belongs to it lie beside it, not beside a link
         log, saved = SessionLog.open(path, limits)
         changed = stamp(path.stat().st_mtime_ns)
-        complaints = _complaints(path, saved)
+        complaints = _complaints(path, saved, spec.cwd)
         return Beginning(saved.session_id, saved.started or changed, changed, path, log, saved, complaints)
     session_id, started = str(uuid.uuid4()), now()
     if path is None:
         path = SessionStore(spec.home, limits).new_path(spec.cwd, session_id, started)
-    return Beginning(session_id, started, started, path)
+    return Beginning(session_id, started, started, path, limits=limits)
 
 
 def continued(spec: SessionSpec, saved: Saved) -> SessionSpec:
@@ -134,9 +136,14 @@ def continued(spec: SessionSpec, saved: Saved) -> SessionSpec:
         provider = saved.provider
     if provider == saved.provider:
         model = model or saved.model
-    cwd = saved.cwd if saved.cwd.is_absolute() and saved.cwd.is_dir() else spec.cwd
+    cwd = saved.cwd if works_there(saved) else spec.cwd
     reasoning = spec.reasoning or saved.reasoning
     return replace(spec, provider=provider, model=model, reasoning=reasoning, cwd=cwd)
+
+
+def works_there(saved: Saved) -> bool:
+    """Whether the folder that a session worked in can be worked in."""
+    return saved.cwd.is_absolute() and is_folder(saved.cwd)
 
 
 def _outcome(last: Message) -> Outcome:
@@ -157,13 +164,16 @@ def _without_result(calls: int) -> list[str]:
     return [f"the conversation ends with {which} as interrupted"]
 
 
-def _complaints(path: Path, saved: Saved) -> list[str]:
-    """What is to be said of a file that is not whole."""
+def _complaints(path: Path, saved: Saved, instead: Path) -> list[str]:
+    """What is to be said of a file that is not whole, or of a folder that is gone."""
     said = []
-    if saved.torn:
+    if not works_there(saved):
+        said.append(f"there is no folder {saved.cwd}, where this session worked: it works in {instead} now")
+    if saved.torn_size:
+        which = f"the first {len(saved.torn)} of its" if len(saved.torn) < saved.torn_size else "its"
         said.append(
             f"the last line of {path} was cut off: "
-            f"its {len(saved.torn)} bytes are set aside in {torn_path(path)}"
+            f"{which} {saved.torn_size} bytes are set aside in {torn_path(path)}"
         )
     if saved.skipped:
         line, why = saved.skipped[0]

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from zotd.agent.ports import NotKept
 from zotd.base.clock import now, stamp
-from zotd.base.files import BOM
 from zotd.base.limits import Limits
 from zotd.store import rows
 from zotd.store.errors import (
@@ -24,7 +24,7 @@ from zotd.store.errors import (
     SessionLocked,
     StoreError,
 )
-from zotd.store.log import SessionLog, lock, private_directory, read_saved, torn_path, undo_path
+from zotd.store.log import SessionLog, lock, opened, private_directory, read_saved, torn_path, undo_path
 from zotd.store.saved import Saved
 from zotd.wire.codec import encode
 
@@ -130,28 +130,36 @@ class SessionStore:
 
     def read(self, path: Path) -> Saved:
         """What a file holds, whoever has it open; nothing is changed. Raises NoSession, BadSessionFile."""
-        return read_saved(path, self._limits)[0]
+        return read_saved(path, self._limits)
 
     def fork(self, path: Path, message_id: int) -> Path:
         """A new session with the rows up to a message.
 
         Raises NoSession, NoMessage, BadSessionFile, NotKept.
         """
-        saved, data = read_saved(path, self._limits)
+        most = self._limits.row_bytes
+        with opened(path, self._limits) as file:
+            saved = rows.read_rows(file, path, most)
+            file.seek(0)
+            lines = _up_to(_rest(file, most), message_id, saved.session_id)
         meta = {key: value for key, value in saved.meta.items() if key != "hide_from_sessions"}
         meta["parent"], meta["fork_point"] = saved.session_id, message_id
-        return self._create(meta, _up_to(data, message_id, saved.session_id))
+        return self._create(meta, lines)
 
     def import_file(self, source: Path | bytes, cwd: Path) -> Path:
         """A new session of `cwd` with the rows of an exported one: of a file, or of its bytes.
 
         Raises NoSession, BadSessionFile, NotKept.
         """
+        most = self._limits.row_bytes
         if isinstance(source, bytes):
-            saved, data = rows.read_rows(source), source
+            saved, lines = rows.read_rows(source, None, most), [line for line, _ in _rest(source, most)]
         else:
             try:
-                saved, data = read_saved(source, self._limits)
+                with opened(source, self._limits) as file:
+                    saved = rows.read_rows(file, source, most)
+                    file.seek(0)
+                    lines = [line for line, _ in _rest(file, most)]
             except NoSession:
                 missing = NoSession(f"there is no file {source}")
                 missing.hint = missing.in_shell = ""
@@ -161,7 +169,7 @@ class SessionStore:
             for key, value in saved.meta.items()
             if key not in ("hide_from_sessions", "parent", "fork_point")
         }
-        return self._create({**meta, "cwd": str(cwd)}, [line for line, _ in _rest(data)])
+        return self._create({**meta, "cwd": str(cwd)}, lines)
 
     def rename(self, path: Path, title: str) -> None:
         """Give a session that nobody has open a title. Raises NoSession, SessionLocked, NotKept."""
@@ -330,26 +338,18 @@ def _remove_tree(directory: Path) -> None:
         rmtree(directory)
 
 
-def _rest(data: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The rows behind the first one as they stand, without lines that are none."""
-    first = True
-    for line in rows.lines_of(data.removeprefix(BOM))[0]:
-        if not line.strip():
-            continue
-        try:
-            row = rows.row_of(line)
-        except ValueError:
-            continue
-        if not first:
-            yield line, row
-        first = False
+def _rest(source: bytes | BinaryIO, most: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The rows behind the first one as they stand, but for keys; without lines that are none."""
+    found = ((line.data, row) for line, row in rows.rows_of(source, most) if not isinstance(row, str))
+    for line, row in islice(found, 1, None):
+        yield encode(row) if rows.drop_keys(row) else line, row
 
 
-def _up_to(data: bytes, message_id: int, session_id: str) -> list[bytes]:
+def _up_to(found: Iterator[tuple[bytes, dict[str, Any]]], message_id: int, session_id: str) -> list[bytes]:
     """The rows of a file as they stand, the one with that message the last. Raises NoMessage."""
     fold = rows.Fold(Saved(None, {}))
     lines: list[bytes] = []
-    for line, row in _rest(data):
+    for line, row in found:
         before = fold.saved.last_id
         fault = fold.take(row)
         if before >= message_id > 0:

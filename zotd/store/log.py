@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from zotd.agent.ports import NotKept
 from zotd.base.files import open_regular
@@ -22,6 +22,7 @@ from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
 from zotd.store.saved import Saved
 from zotd.wire.codec import encode
 
+_PIECE = 1 << 20
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -30,22 +31,27 @@ class SessionLog:
     against every other process that would write it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits) -> None:
         self.path = path
+        self._limits = limits
         self._handle = -1
+        self._size = 0  # bytes of the file when it was last looked at
         self._over = False
         self._removed = False
         self._writable = True
-        self._torn = b""
+        self._torn = b""  # what is to be kept of bytes behind the last row
+        self._torn_size = 0
         self._lone_end = False  # the last row has no line end
         self._pending: list[bytes] = []
         self._model: tuple[str, str, str] | None = None
         self._empty = True
 
     @classmethod
-    def new(cls, path: Path, meta: dict[str, Any], reasoning: str = "") -> SessionLog:
+    def new(
+        cls, path: Path, meta: dict[str, Any], reasoning: str = "", limits: Limits | None = None
+    ) -> SessionLog:
         """A session that has no file yet. `meta`: the fields of its first row, `model` among them."""
-        log = cls(path)
+        log = cls(path, limits or Limits())
         log._pending.append(_line(rows.meta_row(meta)))
         log._model = (meta["provider"], meta["model"], "")
         log.use(*log._model[:2], reasoning)
@@ -57,18 +63,20 @@ class SessionLog:
 
         Raises NoSession, SessionLocked and BadSessionFile.
         """
-        log = cls(path)
+        log = cls(path, limits)
         log._take()
         try:
-            data = _content(log._handle, path, limits.session_bytes)
-            saved = rows.read_rows(data, path)
+            with _reading(os.dup(log._handle), path, limits) as file:
+                saved = rows.read_rows(file, path, limits.row_bytes)
+            log._size = os.fstat(log._handle).st_size
+            ended = os.pread(log._handle, 1, log._size - 1) == b"\n"
         except BaseException:
             log.close()
             raise
         log._empty = False
         log._model = (saved.provider, saved.model, saved.reasoning)
-        log._torn = saved.torn
-        log._lone_end = not saved.torn and not data.endswith(b"\n")
+        log._torn, log._torn_size = saved.torn, saved.torn_size
+        log._lone_end = not saved.torn_size and not ended
         with suppress(OSError):  # the next row tries again
             log._mend()
         return log, saved
@@ -167,8 +175,9 @@ class SessionLog:
                 self._make()
             if not self._writable:
                 self._reopen()
+            self._check_place()
             self._mend()
-            _append(self._handle, b"".join(self._pending))
+            self._append(self._pending)
         except OSError as error:
             if self._empty and self._handle >= 0:
                 self._unmake()
@@ -177,6 +186,33 @@ class SessionLog:
             raise NotKept(self.path, str(taken)) from None
         self._pending.clear()
         self._empty = False
+
+    def _check_place(self) -> None:
+        """Whether the path still leads to what was written. Raises OSError."""
+        mine = os.fstat(self._handle)
+        try:
+            there = self.path.stat()
+        except FileNotFoundError as gone:
+            raise OSError(errno.ENOENT, "it was removed while the session had it open") from gone
+        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            raise OSError(errno.ESTALE, "another file was put in its place while the session had it open")
+        if mine.st_size < self._size:
+            raise OSError(
+                errno.ESTALE,
+                f"another program has cut it from {self._size} bytes to {mine.st_size} "
+                "while the session had it open",
+            )
+
+    def _append(self, lines: list[bytes]) -> None:
+        """What could not be read again is not written. Raises OSError."""
+        longest, size = max(map(len, lines)), self._size + sum(map(len, lines))
+        for most, got, what in (
+            (self._limits.row_bytes, longest, "one row"),
+            (self._limits.session_bytes, size, "a session"),
+        ):
+            if got > most:
+                raise OSError(errno.EFBIG, f"{what} has at most {most} bytes, this would have {got}")
+        self._size = _append(self._handle, b"".join(lines))
 
     def _make(self) -> None:
         private_directory(self.path.parent)
@@ -228,19 +264,20 @@ class SessionLog:
 
     def _mend(self) -> None:
         """Set aside what is behind the last whole row, so that the next one begins a line."""
-        if not self._writable or not (self._torn or self._lone_end):
+        if not self._writable or not (self._torn_size or self._lone_end):
             return
-        if self._torn:
+        if self._torn_size:
             aside = torn_path(self.path)
             handle = open_regular(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 _append(handle, self._torn + b"\n")
             finally:
                 os.close(handle)
-            os.ftruncate(self._handle, os.fstat(self._handle).st_size - len(self._torn))
-            self._torn = b""
+            self._size = os.fstat(self._handle).st_size - self._torn_size
+            os.ftruncate(self._handle, self._size)
+            self._torn, self._torn_size = b"", 0
         if self._lone_end:
-            _append(self._handle, b"\n")
+            self._size = _append(self._handle, b"\n")
             self._lone_end = False
 
 
@@ -268,17 +305,43 @@ def remove_beside(path: Path) -> None:
         path.parent.rmdir()
 
 
-def read_saved(path: Path, limits: Limits) -> tuple[Saved, bytes]:
-    """What a file says and its bytes, whoever has it open. Raises NoSession, BadSessionFile."""
+def read_saved(path: Path, limits: Limits) -> Saved:
+    """What a file says, whoever has it open. Raises NoSession, BadSessionFile."""
+    with opened(path, limits) as file:
+        return rows.read_rows(file, path, limits.row_bytes)
+
+
+@contextmanager
+def opened(path: Path, limits: Limits) -> Iterator[BinaryIO]:
+    """A session's file for reading, whoever has it open. Raises NoSession, BadSessionFile."""
     try:
         handle = open_regular(path)
     except (OSError, ValueError) as error:
         raise _missing(path, error) from None
+    with _reading(handle, path, limits) as file:
+        yield file
+
+
+@contextmanager
+def _reading(handle: int, path: Path, limits: Limits) -> Iterator[BinaryIO]:
+    """The file of a descriptor, which is closed then. Raises BadSessionFile, also for its block."""
+    with os.fdopen(handle, "rb", _PIECE) as file:
+        try:
+            if (there := os.fstat(handle).st_size) > limits.session_bytes:
+                raise BadSessionFile(path, 0, f"expected at most {limits.session_bytes} bytes, got {there}")
+            yield file
+        except OSError as error:
+            raise _missing(path, error) from None
+
+
+def real_path(path: Path) -> Path:
+    """Where a session's file is, whatever links lead to it. Raises NoSession, BadSessionFile."""
     try:
-        data = _content(handle, path, limits.session_bytes)
-    finally:
-        os.close(handle)
-    return rows.read_rows(data, path), data
+        return path.resolve()
+    except (OSError, ValueError) as error:
+        raise _missing(path, error) from None
+    except RuntimeError:  # what Python makes of links in a circle
+        raise BadSessionFile(path, 0, "its symbolic links lead in a circle") from None
 
 
 def lock(handle: int, path: Path) -> None:
@@ -311,11 +374,9 @@ def _line(row: dict[str, Any]) -> bytes:
     return encode(row) + b"\n"
 
 
-def _append(handle: int, data: bytes) -> None:
-    """All of the bytes, or none of them. Raises OSError."""
+def _append(handle: int, data: bytes) -> int:
+    """All of the bytes, or none of them; the size of the file after that. Raises OSError."""
     before = os.fstat(handle)
-    if not before.st_nlink:
-        raise OSError(errno.ENOENT, "it was removed while the session had it open")
     done = 0
     try:
         while done < len(data):
@@ -325,20 +386,7 @@ def _append(handle: int, data: bytes) -> None:
         if done and os.fstat(handle).st_size == before.st_size + done:
             os.ftruncate(handle, before.st_size)
         raise
-
-
-def _content(handle: int, path: Path, size: int) -> bytes:
-    there = os.fstat(handle).st_size
-    if there > size:
-        raise BadSessionFile(path, 0, f"expected at most {size} bytes, got {there}")
-    pieces = []
-    offset = 0
-    while piece := os.pread(handle, max(1, there - offset), offset):
-        pieces.append(piece)
-        offset += len(piece)
-        if offset >= there:
-            break
-    return b"".join(pieces)
+    return before.st_size + done
 
 
 def _missing(path: Path, error: OSError | ValueError) -> NoSession | BadSessionFile:

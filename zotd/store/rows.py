@@ -10,9 +10,10 @@ Blocks have no `type`: which one it is is told by its fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,6 +34,9 @@ _TOKENS = {
     "cache_write_tokens": "cache_write",
     "cost_usd": "cost_usd",
 }
+
+_UNBOUNDED = 1 << 60
+_PIECE = 1 << 20  # bytes of a line that is not kept, at a time
 
 INTERRUPTED = "interrupted"
 """The result of a call that has none of its own: the process ended while it ran."""
@@ -118,49 +122,78 @@ def row_of(line: bytes) -> dict[str, Any]:
     return row
 
 
-def lines_of(data: bytes) -> tuple[list[bytes], bytes]:
-    """The lines of a file without their ends, and what stands behind the last whole one.
+class Line(NamedTuple):
+    """A line of a file, from 1.
 
-    A last line without an end that is a row all the same counts as whole: some editors leave it so.
+    data: its bytes without the end; of one that is too long its beginning. size: all its bytes with the end.
+    whole: whether it has an end. wrong: empty unless it is too long.
     """
-    *lines, rest = data.split(b"\n")
-    if rest.strip():
+
+    number: int
+    data: bytes
+    size: int
+    whole: bool
+    wrong: str
+
+
+def lines_of(source: bytes | BinaryIO, most: int = _UNBOUNDED) -> Iterator[Line]:
+    """The lines of a file that are not blank. most: bytes of one; no longer one is ever in memory."""
+    file = BytesIO(source) if isinstance(source, bytes) else source
+    number = 0
+    while data := file.readline(most + 1):
+        number += 1
+        size, end = len(data), data[-1:]
+        if number == 1:
+            data = data.removeprefix(BOM)
+        while end != b"\n" and (more := file.readline(_PIECE)):
+            size, end = size + len(more), more[-1:]
+        long = size - (end == b"\n") > most
+        wrong = f"expected at most {most} bytes, got {size}" if long else ""
+        if data and (wrong or not data.isspace()):
+            yield Line(number, data[:most].removesuffix(b"\n"), size, end == b"\n", wrong)
+
+
+def rows_of(source: bytes | BinaryIO, most: int = _UNBOUNDED) -> Iterator[tuple[Line, dict[str, Any] | str]]:
+    """Each line with its row, or with what is wrong with it.
+
+    A last line without an end that is a row all the same is whole: some editors leave it so.
+    """
+    for line in lines_of(source, most):
         try:
-            row_of(rest)
-        except ValueError:
-            return lines, rest
-        lines.append(rest)
-    return lines, b""
+            row = row_of(line.data) if not line.wrong else line.wrong
+        except ValueError as wrong:
+            yield line, str(wrong)
+        else:
+            yield line._replace(whole=not line.wrong or line.whole), row
 
 
-def read_rows(data: bytes, path: Path | None = None) -> Saved:
-    """What a file says. Lines that are no rows are skipped, and named in the result. Raises BadSessionFile.
+def read_rows(source: bytes | BinaryIO, path: Path | None = None, most: int = _UNBOUNDED) -> Saved:
+    """What a file says. Lines that are no rows, or have more than `most` bytes, are skipped, and named in the
+    result. Raises BadSessionFile.
 
     Calls that never got their result are given one, or become words: no model takes them as they are. Those
     of the last message stay, since their tools may run at this moment.
     """
-    lines, torn = lines_of(data.removeprefix(BOM))
     fold: Fold | None = None
     skipped: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = row_of(line)
-        except ValueError as wrong:
+    torn, torn_size = b"", 0
+    for line, row in rows_of(source, most):
+        if not line.whole:
+            torn, torn_size = line.data, line.size
+        elif isinstance(row, str):
             if fold is None:
-                raise BadSessionFile(path, number, str(wrong)) from None
-            skipped.append((number, str(wrong)))
-            continue
-        if fold is None:
-            fold = Fold(Saved(path, _meta_of(row, path, number)))
+                raise BadSessionFile(path, line.number, row)
+            skipped.append((line.number, row))
+        elif fold is None:
+            fold = Fold(Saved(path, _meta_of(row, path, line.number)))
         elif (fault := fold.take(row)) is not None:
-            skipped.append((number, fault))
+            skipped.append((line.number, fault))
     if fold is None:
         raise BadSessionFile(path, 0, "has no whole row; the first of a session is its `meta`")
-    fold.saved.skipped, fold.saved.torn = skipped, torn
-    fold.saved.messages = _answered(fold.saved.messages)
-    return fold.saved
+    saved = fold.saved
+    saved.skipped, saved.torn, saved.torn_size = skipped, torn, torn_size
+    saved.messages = _answered(saved.messages)
+    return saved
 
 
 class Fold:
@@ -238,6 +271,19 @@ def compacted(row: dict[str, Any]) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
+def drop_keys(row: dict[str, Any]) -> bool:
+    """Take the keys of prompts out of a row, which is a copy's: nobody sends those again to it. Whether there
+    were any.
+    """
+    message = row.get("message")
+    found = False
+    for item in (compacted(row) or []) if row.get("type") == "compaction" else [message]:
+        meta = item.get("meta") if isinstance(item, dict) else None
+        if isinstance(meta, dict) and meta.pop("key", None) is not None:
+            found = True
+    return found
+
+
 def message_of(value: Any) -> Message | None:
     """The message that an object in a file is, without blocks we do not know; None when it is none."""
     if not isinstance(value, dict) or value.get("role") not in _ROLES:
@@ -275,11 +321,16 @@ def missing_results(saved: Saved) -> list[Block]:
 def _block_of(value: Any) -> Block | None:
     if not isinstance(value, dict):
         return None
-    if isinstance(call_id := value.get("call_id"), str):
-        inner = value.get("content")
-        blocks = [_block_of(item) for item in inner] if isinstance(inner, list) else []
-        content = [block for block in blocks if isinstance(block, Text | Image)]
-        return ToolResult(call_id=call_id, is_error=value.get("is_error") is True, content=content)
+    if not isinstance(call_id := value.get("call_id"), str):
+        return _word_of(value)
+    # What nests in a result is no result again, whatever a file says: words and pictures only.
+    inner = value.get("content")
+    blocks = [_word_of(item) for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []
+    content = [block for block in blocks if isinstance(block, Text | Image)]
+    return ToolResult(call_id=call_id, is_error=value.get("is_error") is True, content=content)
+
+
+def _word_of(value: dict[str, Any]) -> Block | None:
     if isinstance(name := value.get("name"), str) and "arguments" in value:
         args = value["arguments"]
         raw = _text(value, "raw_args")

@@ -20,7 +20,7 @@ class Saved:
     results: by call id, of the last message's calls that were answered before all of them were.
     replaced: rows that a summary, or nothing, stands for; of prompts with a key and what answered them only.
     skipped: lines that are no rows, from 1, with what is wrong with each.
-    torn: bytes behind the last whole line.
+    torn: bytes behind the last whole line, or their beginning; torn_size: how many there are.
     """
 
     path: Path | None
@@ -38,6 +38,7 @@ class Saved:
     replaced: list[Message] = field(default_factory=list)
     skipped: list[tuple[int, str]] = field(default_factory=list)
     torn: bytes = b""
+    torn_size: int = 0
 
     @property
     def session_id(self) -> str:
