@@ -12,7 +12,8 @@ from zotd.daemon.connection import Connection, Front
 from zotd.daemon.spec import SessionSpec, chosen
 
 if TYPE_CHECKING:
-    from zotd.daemon.session import Client, Session
+    from zotd.daemon.audience import Client
+    from zotd.daemon.session import Session
 
 
 class House(Protocol):

@@ -36,7 +36,7 @@ HOST = "zotd"
 
 async def _clear(session: Session, args: str) -> CommandAnswer:
     try:
-        session.clear()
+        session.clear()()
     except (Refused, NotKept) as no:
         return CommandAnswer(HOST, "clear", "noop", "", f"{no}: {no.hint}")
     return CommandAnswer(HOST, "clear", "noop", "", None)
@@ -141,8 +141,12 @@ class Commands:
         task.add_done_callback(lambda ended: self._ended(ended, turn, invocation))
 
     def close(self) -> None:
-        """Run no more, and stop waiting for the answers of those that run."""
+        """Run no more."""
         self._over = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Stop waiting for the answers of those that run."""
         for task in tuple(self.running):
             task.cancel()
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
+from zotd.agent.ports import NotKept
 from zotd.base.tasks import Tasks
 from zotd.daemon.beginning import begin
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import BadChoice
-from zotd.store.errors import NoSession, StoreError
+from zotd.store.errors import Ambiguous, NoSession, StoreError
 
 if TYPE_CHECKING:
     from zotd.daemon.sessions import Sessions
@@ -29,7 +31,9 @@ class Reopening:
         self._sessions = sessions
         self._tasks = tasks
         self._loading: dict[Path, asyncio.Task[Session | Exception]] = {}
-        self._closing: set[asyncio.Future[None]] = set()
+        self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self.closing: dict[Session, asyncio.Task[NotKept | None]] = {}
+        """Sessions that are being closed: who wants them again waits for that."""
         self._closed: dict[str, SessionSpec] = {}
 
     async def by_id(self, session_id: str, spec: SessionSpec) -> Session:
@@ -39,9 +43,29 @@ class Reopening:
         """
         if (session := self._sessions.get(session_id)) is not None:
             return session
-        await self._closed_whole()
-        path = await asyncio.to_thread(self._sessions.store(spec.home).find, session_id)
+        await self.closed(lambda one: one.id.startswith(session_id))
+        beginning = self._beginning(session_id)
+        path = None
+        try:
+            path = await asyncio.to_thread(self._sessions.store(spec.home).find, session_id)
+        except NoSession:
+            if not beginning:
+                raise
+        others = (
+            beginning if path is None else [one for one in beginning if one is not self._sessions.at(path)]
+        )
+        if path is None and len(others) == 1:
+            return others[0]
+        if path is None or others:
+            names = ", ".join(sorted(session.id for session in others))
+            raise Ambiguous(f"several sessions begin with {session_id!r}; of the open ones: {names}")
         return await self.load(replace(spec, saved=path, ephemeral=False))
+
+    def _beginning(self, session_id: str) -> list[Session]:
+        """The open sessions whose ids begin so."""
+        if len(session_id) < self._sessions.limits.session_prefix_chars:
+            return []
+        return [session for session in self._sessions.all() if session.id.startswith(session_id)]
 
     async def load(self, spec: SessionSpec) -> Session:
         """The session of the file that a spec names: the one that is open, or one that goes on from it.
@@ -61,46 +85,65 @@ class Reopening:
             raise loaded
         return loaded
 
-    @contextmanager
-    def closing(self, session: Session, spec: SessionSpec) -> Iterator[None]:
-        """While a session closes: who wants it again waits for that. spec: what it was made from."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._closing.add(done)
-        saved = session.log is not None and session.log.saved
-        try:
-            yield
-        finally:
-            self._closing.discard(done)
-            done.set_result(None)
-        if saved:
-            model = session.model
-            spec = replace(spec, provider=session.provider, model=model.id, reasoning=model.reasoning)
-            self._closed[session.id] = spec
-            while len(self._closed) > self._sessions.limits.closed_kept:
-                del self._closed[next(iter(self._closed))]
+    @asynccontextmanager
+    async def found(self, session_id: str, home: Path) -> AsyncIterator[Session | Path]:
+        """The session of an id, or with an id that begins so: as it is open, or else its file, which nobody
+        here opens before the block ends. Raises NoSession, Ambiguous.
+        """
+        await self.closed(lambda one: one.id.startswith(session_id))
+        if (session := self._sessions.get(session_id)) is not None:
+            yield session
+            return
+        path = await asyncio.to_thread(self._sessions.store(home).find, session_id)
+        key = await asyncio.to_thread(path.resolve)
+        async with self._alone(key):
+            await self.closed(lambda one: _is_in(one, key))
+            yield self._sessions.at(key) or path
 
-    async def _closed_whole(self) -> None:
-        while self._closing:
-            await asyncio.wait(tuple(self._closing))
+    async def closed(self, concerns: Callable[[Session], bool] = lambda session: True) -> None:
+        """Until none of the sessions that it concerns is being closed."""
+        while pending := [task for session, task in self.closing.items() if concerns(session)]:
+            await asyncio.wait(pending)
+
+    def remember(self, session: Session, spec: SessionSpec) -> None:
+        """What a session that was closed was made from, in case somebody wants it again."""
+        model = session.model
+        spec = replace(spec, provider=session.provider, model=model.id, reasoning=model.reasoning)
+        self._closed[session.id] = spec
+        while len(self._closed) > self._sessions.limits.closed_kept:
+            del self._closed[next(iter(self._closed))]
+
+    def _alone(self, key: Path) -> asyncio.Lock:
+        """Held by who has to do with the file of a session that is not open."""
+        return self._files.setdefault(key, asyncio.Lock())
 
     async def _load(self, spec: SessionSpec, key: Path) -> Session | Exception:
         """The error comes back as it is: a task that fails is a mistake of ours, which this is not."""
         try:
-            await self._closed_whole()
-            if (open_already := self._sessions.at(key)) is not None:
-                return open_already
-            if not key.exists():
-                return NoSession(f"there is no session file {key}")
-            beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
-            before = self._closed.pop(beginning.session_id, None)
-            if before is not None:
-                # What an editor brings back waits for trust, whoever had it open before.
-                asks = before.asks_trust or spec.asks_trust
-                spec = replace(before, saved=spec.saved, asks_trust=asks)
-            session = self._sessions.make(spec, beginning, late=True)
-            self._sessions.expire_later(session)
-            return session
+            async with self._alone(key):
+                return await self._opened(spec, key)
         except (StoreError, BadChoice, OSError) as wrong:
             return wrong
         finally:
             del self._loading[key]
+
+    async def _opened(self, spec: SessionSpec, key: Path) -> Session:
+        await self.closed(lambda one: _is_in(one, key))
+        if (open_already := self._sessions.at(key)) is not None:
+            return open_already
+        if not key.exists():
+            raise NoSession(f"there is no session file {key}")
+        beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
+        await self.closed(lambda one: one.id == beginning.session_id)  # from a copy of the file
+        before = self._closed.pop(beginning.session_id, None)
+        if before is not None:
+            # What an editor brings back waits for trust, whoever had it open before.
+            asks = before.asks_trust or spec.asks_trust
+            spec = replace(before, saved=spec.saved, asks_trust=asks)
+        session = self._sessions.make(spec, beginning, late=True)
+        self._sessions.expire_later(session)
+        return session
+
+
+def _is_in(session: Session, file: Path) -> bool:
+    return session.path is not None and session.path.resolve() == file

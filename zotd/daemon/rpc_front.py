@@ -17,7 +17,7 @@ from jsonrpcserver.exceptions import JsonRpcError
 from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.calls import Method, Refused, Then
 from zotd.daemon.connection import Connection
-from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS
+from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS, TO_THE_END
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
@@ -43,7 +43,9 @@ class RpcFront:
         tasks: Tasks,
         token: str,
         private: bool,
+        turned_away: Callable[[Connection, str], None],
     ) -> None:
+        """turned_away: ends a connection whose client cannot be served."""
         self.sessions = sessions
         # Which session a command line means, and whether to save it, is for clients that cannot say it.
         self.spec = replace(spec, asks_trust=True, ephemeral=False, saved=None)
@@ -51,16 +53,17 @@ class RpcFront:
         self.initialized = False
         self.capabilities: frozenset[str] = frozenset()
         self._over = False
+        self._gone = False
         self._leaving: asyncio.TimerHandle | None = None
         self._accepted: deque[tuple[str, str]] = deque(maxlen=connection.limits.turns_kept)
         self.name = "client"
         self._private = private
+        self._turned_away = turned_away
         self._connection = connection
         self._tasks = tasks
         self._peer = RpcPeer(connection.limits.requests_in_flight)
         self._introduction = asyncio.Lock()
-        self._attached: list[Session] = []
-        self._running: dict[rpc.RpcId, asyncio.Task[None]] = {}
+        self._running: dict[rpc.RpcId, tuple[str, asyncio.Task[None]]] = {}
 
     # Client of sessions
 
@@ -77,23 +80,28 @@ class RpcFront:
     # Caller of methods
 
     def attach(self, session: Session, since: int | None = None, epoch: str = "") -> None:
-        if session not in self._attached:
-            self._attached.append(session)
+        if self._gone:  # while it was answered: it came and went
+            self.sessions.expire_later(session)
+            return
         session.attach(self, since, epoch)
 
     def sees(self, session: Session) -> bool:
-        return session in self._attached
+        return self in session.clients
 
     def detach(self, session: Session) -> None:
         """It goes on without this client; a private server's sessions have no other, and wait for it."""
-        if session in self._attached:
-            self._attached.remove(session)
         session.detach(self)
         self.sessions.expire_later(session)
 
-    def hang_up(self) -> None:
+    def cancel(self, request_id: rpc.RpcId | None) -> None:
+        if request_id is not None and request_id in self._running:
+            method, task = self._running[request_id]
+            if method not in TO_THE_END:
+                task.cancel()
+
+    def hang_up(self, why: str) -> None:
         self._over = True
-        self._connection.close()
+        self._turned_away(self._connection, why)
 
     def leave(self, *, soon: bool) -> None:
         """soon: a while after this, for what a client says last."""
@@ -119,22 +127,27 @@ class RpcFront:
     async def finished(self) -> None:
         """Until every request is answered and every accepted turn is done; of shared sessions, our own."""
         while self._running:
-            await asyncio.wait(list(self._running.values()))
+            await asyncio.wait([task for _, task in self._running.values()])
         if self._private:
-            for session in self._attached:
+            for session in self._seen():
                 await session.finish()
         for session_id, turn_id in tuple(self._accepted):
             if (known := self.sessions.get(session_id)) is not None:
                 await known.wait(turn_id)
 
     async def closed(self) -> None:
+        self._gone = True
         if self._leaving is not None:
             self._leaving.cancel()
         self._peer.abandon()
-        for task in tuple(self._running.values()):
-            task.cancel()
-        for session in self._attached:
+        for request_id in tuple(self._running):
+            self.cancel(request_id)
+        for session in self._seen():
             await self.sessions.leave(session, self, private=self._private)
+
+    def _seen(self) -> list[Session]:
+        """The open sessions that this client is attached to."""
+        return [session for session in self.sessions.all() if self.sees(session)]
 
     def _take(self, item: rpc.Item, send: Callable[[Answer], None]) -> None:
         """Serve one item; `send` gets exactly one Answer, an empty one where none is due."""
@@ -145,13 +158,11 @@ class RpcFront:
                 message = f"{item.method}: this connection was told to shut down"
                 send(Answer(self._peer.fail(item.id, rpc.INVALID_REQUEST, message, data)))
             case Request():
-                self._running[item.id] = task = self._tasks.create_task(
-                    self._serve(item, send), name=f"request {item.method}"
-                )
+                task = self._tasks.create_task(self._serve(item, send), name=f"request {item.method}")
+                self._running[item.id] = item.method, task
                 task.add_done_callback(lambda task: self._served(item, task, send))
             case Cancel(id=request_id):
-                if (running := self._running.get(request_id)) is not None:
-                    running.cancel()
+                self.cancel(request_id)
                 send(_NOTHING)
             case Invalid(reply=reply):
                 send(Answer(reply))
@@ -162,17 +173,27 @@ class RpcFront:
                 send(_NOTHING)  # notifications that name no method of ours, and answers to no question
 
     def _take_batch(self, batch: Batch) -> None:
-        """The replies of a batch leave together, in the order in which they come to be."""
-        answers: list[Answer] = []
+        """The replies of a batch leave together, in the order in which they come to be. What follows from one
+        does not wait for the others, which may take long: only the end of a connection that is refused does.
+        """
+        replies: list[dict[str, Any]] = []
+        late: list[Answer] = []
+        left = len(batch.items)
 
         def collect(answer: Answer) -> None:
-            answers.append(answer)
-            if len(answers) < len(batch.items):
-                return
-            if replies := [each.reply for each in answers if each.reply is not None]:
-                self._connection.send(replies)
-            for each in answers:
-                each.afterwards()
+            nonlocal left
+            left -= 1
+            if answer.reply is not None:
+                replies.append(answer.reply)
+            if left and answer.reply is not None and "result" in answer.reply:
+                answer.afterwards()
+            else:
+                late.append(answer)
+            if not left:
+                if replies:
+                    self._connection.send(replies)
+                for each in late:
+                    each.afterwards()
 
         for item in batch.items:
             self._take(item, collect)
@@ -272,26 +293,39 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
         given = {key: value for key, value in params.items() if value is not None}
         for member, value in LATER.get(name, {}).items():
             if given.get(member, value) != value:
-                message = f"{name}: this version cannot do what $.{member} asks for"
-                raise JsonRpcError(rpc.INVALID_PARAMS, message, problem("unsupported", "leave it out"))
+                message = f"{name}: $.{member}: this version cannot do what it asks for"
+                data = problem("unsupported", "leave it out", path=f"$.{member}")
+                raise JsonRpcError(rpc.INVALID_PARAMS, message, data)
         try:
             typed = msgspec.convert(given, params_type)
         except msgspec.ValidationError as wrong:
-            from zotd.base.misfit import misfit
-
-            message = f"{name}: {misfit(wrong, params_type)}"
-            raise JsonRpcError(rpc.INVALID_PARAMS, message, problem("invalid_params")) from None
+            typed = _without_nulls(name, given, params_type, wrong)
         try:
             result = await method(call.caller, typed)
         except Refused as no:
             call.action = no.then
-            message = f"{name}: {no}" if no.kind == "invalid_params" else str(no)
-            raise JsonRpcError(no.code, message, problem(no.kind, no.hint)) from None
+            message = f"{name}: {no}" if no.code == rpc.INVALID_PARAMS else str(no)
+            place = {"path": no.path} if no.path else {}
+            raise JsonRpcError(no.code, message, problem(no.kind, no.hint, **place)) from None
         if isinstance(result, Then):
             result, call.action = result
         return jsonrpcserver.Success({} if result is None else msgspec.to_builtins(result))
 
     return run
+
+
+def _without_nulls(
+    method: str, given: dict[str, Any], params_type: type[Any], wrong: msgspec.ValidationError
+) -> Any:
+    """Params that did not fit, where that was because null counts as absent deeper inside them too."""
+    from zotd.base.misfit import misfit, present
+
+    try:
+        return msgspec.convert(present(given, params_type), params_type)
+    except msgspec.ValidationError:
+        fault = misfit(wrong, params_type, given)
+        data = problem("invalid_params", path=fault.path)
+        raise JsonRpcError(rpc.INVALID_PARAMS, f"{method}: {fault}", data) from None
 
 
 _ROUTES = {name: _route(name, method) for name, method in METHODS.items()}

@@ -17,14 +17,14 @@ from zotd.daemon.surroundings import absolute_path, directory
 from zotd.protocol import session_methods as s
 from zotd.protocol.content import ContextUse
 from zotd.protocol.session import SessionInfo
-from zotd.store.catalog import SessionStore
+from zotd.store.catalog import SessionStore, is_cursor
 from zotd.store.errors import NoMessage, NoSession
 from zotd.store.saved import Saved
 
 
 async def session_load(caller: Caller, params: s.SessionLoad) -> Then:
     if sum((params.session_id is not None, params.path is not None, params.latest)) != 1:
-        raise Refused("expected one of session_id, path and latest", kind="invalid_params")
+        raise Refused("$: expected one of session_id, path and latest", kind="invalid_params")
     if params.session_id is not None:
         return joined(caller, await caller.sessions.saved.by_id(params.session_id, caller.spec))
     if params.path is not None:
@@ -52,40 +52,32 @@ def joined(caller: Caller, session: Session) -> Then:
 
 
 async def session_close(caller: Caller, params: s.SessionClose) -> None:
-    await caller.sessions.close(session_of(caller, params))
+    await caller.sessions.close(session_of(caller, params), "closed")
 
 
 async def session_delete(caller: Caller, params: s.SessionDelete) -> None:
-    session = caller.sessions.get(params.session_id)
-    if session is None:
-        path = await asyncio.to_thread(_store(caller).find, params.session_id)
-    else:
-        saved = session.log is not None and session.log.saved
-        await caller.sessions.close(session)
-        if not saved or session.path is None:
-            return
-        path = session.path
-    await asyncio.to_thread(_store(caller).delete, path)
+    async with caller.sessions.saved.found(params.session_id, caller.spec.home) as found:
+        if isinstance(found, Session):
+            await caller.sessions.delete(found)
+        else:
+            await asyncio.to_thread(_store(caller).delete, found)
 
 
 async def session_rename(caller: Caller, params: s.SessionRename) -> s.SessionResult:
     title = " ".join(params.title.split())
     if len(title) > (most := caller.sessions.limits.title_chars):
         raise Refused(f"$.title: expected at most {most} characters, got {len(title)}", kind="invalid_params")
-    session = caller.sessions.get(params.session_id)
-    if session is None:
-        return s.SessionResult(session=await asyncio.to_thread(_rename, _store(caller), params, title))
-    session.title = title
-    try:
-        if session.log is not None:
-            session.log.rename(title)
-    finally:
-        session.changed()
-    return s.SessionResult(session=session.info())
+    async with caller.sessions.saved.found(params.session_id, caller.spec.home) as found:
+        if not isinstance(found, Session):
+            return s.SessionResult(session=await asyncio.to_thread(_rename, _store(caller), found, title))
+        if found.log is not None:
+            found.log.rename(title)
+        found.title = title
+        found.changed()
+        return s.SessionResult(session=found.info())
 
 
-def _rename(store: SessionStore, params: s.SessionRename, title: str) -> SessionInfo:
-    path = store.find(params.session_id)
+def _rename(store: SessionStore, path: Path, title: str) -> SessionInfo:
     store.rename(path, title)
     return _closed(store.read(path), store.row(path))
 
@@ -123,8 +115,10 @@ def _closed(saved: Saved, row: s.SessionRow) -> SessionInfo:
 async def session_list(caller: Caller, params: s.SessionList) -> s.SessionRows:
     limits = caller.sessions.limits
     limit = limits.sessions_listed if params.limit is None else params.limit
-    if limit < 1:
-        raise Refused("$.limit must be at least 1", kind="invalid_params")
+    if params.cursor and not is_cursor(params.cursor):
+        raise Refused(
+            f"$.cursor: expected `next_cursor` of a page, got {params.cursor!r}", kind="invalid_params"
+        )
     cwd = absolute_path(params.cwd, "$.cwd") if params.cwd is not None else None
     live = {session.id: live_row(session) for session in caller.sessions.all()}
     page = partial(listed, _store(caller), live, cwd, params.cursor or "", min(limit, limits.sessions_page))
@@ -133,17 +127,17 @@ async def session_list(caller: Caller, params: s.SessionList) -> s.SessionRows:
 
 
 async def session_fork(caller: Caller, params: s.SessionFork) -> Then:
-    session = caller.sessions.get(params.session_id)
-    if session is None:
-        path = await asyncio.to_thread(_store(caller).find, params.session_id)
-        spec = caller.spec
-    else:
-        spec = caller.sessions.spec_of(session)
-        if session.log is None or not session.log.saved:
-            return joined(caller, _fork_unsaved(caller, session, spec, params.message_id))
-        session.log.flush()
-        path = session.log.path
-    fork = await asyncio.to_thread(_store(caller).fork, path, params.message_id)
+    async with caller.sessions.saved.found(params.session_id, caller.spec.home) as found:
+        if isinstance(found, Session):
+            # What an editor makes waits for trust, whoever had opened what it is made from.
+            spec = replace(caller.sessions.spec_of(found), asks_trust=True)
+            if found.log is None or not found.log.saved:
+                return joined(caller, _fork_unsaved(caller, found, spec, params.message_id))
+            found.log.flush()
+            path = found.log.path
+        else:
+            spec, path = caller.spec, found
+        fork = await asyncio.to_thread(_store(caller).fork, path, params.message_id)
     return joined(caller, await caller.sessions.saved.load(replace(spec, saved=fork, ephemeral=False)))
 
 
@@ -158,7 +152,7 @@ def _fork_unsaved(caller: Caller, session: Session, spec: SessionSpec, message_i
 
 async def session_import(caller: Caller, params: s.SessionImport) -> Then:
     if (params.path is None) == (params.content is None):
-        raise Refused("expected one of path and content", kind="invalid_params")
+        raise Refused("$: expected one of path and content", kind="invalid_params")
     cwd = directory(params.cwd) if params.cwd is not None else caller.spec.cwd
     source: Path | bytes
     if params.path is not None:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec import to_builtins
@@ -20,6 +20,7 @@ from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.admission import Admission
+from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
@@ -28,8 +29,8 @@ from zotd.daemon.session_picture import picture_of
 from zotd.daemon.turn_queue import TurnQueue
 from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import ExtensionHost, Invocation
-from zotd.protocol.content import Block, ContextUse, Image, Text
-from zotd.protocol.events import Event, ExtNotify, Resync, SessionChanged
+from zotd.protocol.content import Block, Image, Text
+from zotd.protocol.events import Event, ExtNotify, Resync, SessionChanged, SessionClosed
 from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Budget, Published, Ring
 from zotd.store.view import SessionView
@@ -38,20 +39,6 @@ from zotd.wire.codec import encode, encode_to_keep
 
 if TYPE_CHECKING:
     from zotd.extensions.host import Reloaded
-
-
-class Client(Protocol):
-    """A front end that sees a session.
-
-    capabilities: what it can show or do for extensions: `panels`, `insert`, `submit`.
-    """
-
-    @property
-    def capabilities(self) -> frozenset[str]: ...
-    @property
-    def full(self) -> bool: ...
-    def deliver(self, event: Published) -> None: ...
-    async def drained(self) -> None: ...
 
 
 class Session:
@@ -95,7 +82,7 @@ class Session:
         beginning.restore(self.transcript)
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
-        self.clients: list[Client] = []
+        self.clients: dict[Client, int] = {}  # each with the number of the first event that it was shown
         self._audience = asyncio.Event()
         self.next_seq = 1
         self._ring = Ring(limits, budget or Budget(limits.replay_bytes_of_all))
@@ -152,21 +139,30 @@ class Session:
 
     def attach(self, client: Client, since: int | None = None, epoch: str = "") -> None:
         """From now on `client` sees every event, and first those after number `since` of an epoch, the
-        current one by default. What is not kept any more is stood in for by one `resync`.
+        current one by default, that it was not shown before. What is not kept any more is stood in for by
+        one `resync`.
         """
+        shown = self.clients.get(client, self.next_seq)
         if since is not None:
-            known = epoch in ("", self.epoch) and 0 <= since < self.next_seq
-            missed = self._ring.after(since) if known else None
+            missed = self._missed(since, shown) if epoch in ("", self.epoch) else None
             for event in [self._resync()] if missed is None else missed:
                 client.deliver(event)
+            if missed:
+                shown = since + 1
         if client not in self.clients:
-            self.clients.append(client)
             self._audience.set()
+        self.clients[client] = shown
 
     def detach(self, client: Client) -> None:
-        if client in self.clients:
-            self.clients.remove(client)
+        if self.clients.pop(client, None) is not None:
             self._audience.set()
+
+    def _missed(self, since: int, shown: int) -> list[Published] | None:
+        """The events between two numbers, both left out; None when they never were or are not kept."""
+        if not 0 <= since < self.next_seq:
+            return None
+        missed = self._ring.after(since) if since + 1 < shown else []
+        return None if missed is None else missed[: shown - since - 1]
 
     def _resync(self) -> Published:
         """The picture after all events so far, under the number of the last one."""
@@ -211,7 +207,7 @@ class Session:
 
     def run(self, invocation: Invocation, extension: str) -> None:
         if not self.closing and self._admission.takes(extension, len(self.clients)):
-            self.run_command(invocation).begin()
+            self.run_command(invocation, f"extension:{extension}").begin()
 
     def failed(self, extension: str, message: str) -> None:
         self.notes.fail(extension, message)
@@ -263,9 +259,9 @@ class Session:
             return self._command(turn, invocation)
         return self.turns.take(turn, steer=steer)
 
-    def run_command(self, invocation: Invocation) -> Accepted:
-        """Run a command that was named, not typed."""
-        return self._command(self.turns.make([], "client"), invocation)
+    def run_command(self, invocation: Invocation, client: str = "client") -> Accepted:
+        """Run a command that was named, not typed. client: who asked for it."""
+        return self._command(self.turns.make([], client), invocation)
 
     def enqueue(self, turn: Turn) -> bool:
         """Give a turn that no client sent its place in the queue. False in a session that closes.
@@ -297,14 +293,17 @@ class Session:
         """Empty the queue and give back the texts, so that nothing typed is lost."""
         return [turn.text for turn in self.turns.unqueue()]
 
-    def clear(self) -> None:
-        """Start over with an empty conversation.
+    def clear(self) -> Callable[[], None]:
+        """Start over with an empty conversation, here and now. Returns what tells of it.
 
         Raises Refused while a turn runs or is about to, and NotKept; then nothing is changed.
         """
         if self.busy:
             raise Refused("a turn is running", kind="busy", hint="abort it first, or wait for its `done`")
         self.transcript.clear()
+        return self._cleared
+
+    def _cleared(self) -> None:
         self.notes.clear()
         self.changed()
 
@@ -352,8 +351,11 @@ class Session:
         self.turns.close()
         self.commands.close()
 
-    async def close(self) -> None:
-        """Abort what runs and stop the extensions. The file is free afterwards, whatever went wrong."""
+    async def close(self, reason: End | None = None) -> None:
+        """Abort what runs and stop the extensions. The file is free afterwards, whatever went wrong.
+
+        reason: why somebody ends it for everyone; who sees it is told then, by its last event.
+        """
         try:
             self.refuse()
             await self.settled()
@@ -363,6 +365,9 @@ class Session:
             if self.host is not None:
                 await self.host.stop()
         finally:
+            if reason is not None:
+                self.publish(SessionClosed(reason=reason))
+                self.clients.clear()
             self._over = True
             self._ring.clear()
             if self.log is not None:

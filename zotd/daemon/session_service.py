@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zotd.agent.ports import ProviderError
-from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
+from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
 from zotd.daemon.params_to_spec import spec_from
 from zotd.protocol import session_methods as s
 from zotd.providers.catalog import BadChoice
@@ -13,23 +13,23 @@ async def session_new(caller: Caller, params: s.SessionNew) -> Then:
     try:
         session = caller.sessions.open(spec_from(caller.spec, params), late=True)
     except (BadChoice, ProviderError) as wrong:
-        raise Refused(str(wrong), kind="invalid_params") from None
+        named = [name for name in ("model", "provider") if getattr(params, name) is not None]
+        member = wrong.member if isinstance(wrong, BadChoice) else "".join(named[:1])
+        place = f"$.{member}: " if member else ""
+        raise Refused(f"{place}{wrong}", kind="invalid_params") from None
 
     def begin() -> None:
         caller.attach(session)
-        caller.sessions.start(session)
+        caller.sessions.start_once(session)
 
     return Then(s.SessionResult(session=session.info()), begin)
 
 
 async def session_clear(caller: Caller, params: s.SessionClear) -> Then:
-    session = session_of(caller, params)
-    if session.busy:
-        raise Refused("a turn is running", kind="busy", hint="abort it first, or wait for its `done`")
-    return Then(None, session.clear)
+    return Then(None, session_of(caller, params).clear())
 
 
 SESSION_METHODS: dict[str, Method] = {
     "session/new": session_new,
-    "session/clear": session_clear,
+    "session/clear": translated(session_clear),
 }

@@ -8,15 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zotd.agent.ports import Tool
+from zotd.agent.ports import NotKept, Tool
 from zotd.base.limits import Limits
 from zotd.base.memory import GiveBack
 from zotd.base.tasks import Tasks
 from zotd.daemon.answering import answering, model_of
+from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.reopening import Reopening
-from zotd.daemon.session import Client, Session
+from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec, chosen
 from zotd.daemon.trusting import is_trusted, looked_up
 from zotd.extensions.discovery import Discovery
@@ -27,8 +28,8 @@ from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice
 from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
-from zotd.store.errors import OpenAlready
-from zotd.store.log import undo_path
+from zotd.store.errors import NoSession, OpenAlready
+from zotd.store.log import remove_beside, undo_path
 from zotd.store.ring import Budget
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.changes import Changes
@@ -48,6 +49,7 @@ class Sessions:
         self._tasks = tasks
         self._providers = providers
         self._shared: SharedExtensions | None = None
+        self._over = False
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
         self._briefings: dict[str, Briefing] = {}
@@ -87,6 +89,8 @@ class Sessions:
             raise
 
     def _make(self, spec: SessionSpec, beginning: Beginning, late: bool) -> Session:
+        if self._over:
+            raise NoSession("zotd is ending")
         if beginning.session_id in self._open:
             raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
         if beginning.saved is not None:
@@ -151,6 +155,8 @@ class Sessions:
 
     async def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
         """What its host is to load; the model is told of the rest of what they and the folder bring."""
+        if session.id in self._open:
+            spec = self.spec_of(session)
         found = extensions_of(self._trusting(session, spec))
         if (briefing := self._briefings.get(session.id)) is not None:
             # A folder may bring a thousand files: other sessions must not wait for them.
@@ -177,6 +183,11 @@ class Sessions:
         await session.loaded()
         if session.id in self._open:
             session.changed()
+
+    def ask_trust(self, session: Session) -> None:
+        """From its next load of extensions on, those of its folder wait for trust: an editor has it done."""
+        _, spec, builtin = self._open[session.id]
+        self._open[session.id] = (session, replace(spec, asks_trust=True), builtin)
 
     def trust_changed(self) -> None:
         """The user has said something of a folder: sessions for which that is news load extensions anew."""
@@ -212,7 +223,7 @@ class Sessions:
 
     def start_once(self, session: Session) -> None:
         """As `start`, for a session that others may have started, or closed, meanwhile."""
-        if session.id in self._open and session.host is None:
+        if self.get(session.id) is session and session.host is None:
             self.start(session)
 
     def _busy(self) -> bool:
@@ -288,15 +299,21 @@ class Sessions:
 
     def expire_later(self, session: Session) -> None:
         """Close a session that nobody sees, unless somebody comes meanwhile."""
-        if not session.clients and session.id in self._open:
-            if (before := self._leaving.pop(session.id, None)) is not None:
-                before.cancel()
+        if not session.clients and self.get(session.id) is session:
+            self._stay(session)
             task = self._tasks.create_task(self._expire(session), name=f"expiry of {session.id}")
             self._leaving[session.id] = task
 
+    def _stay(self, session: Session) -> None:
+        """Its end by lapse of time is off, unless that is what ends it just now."""
+        task = self._leaving.get(session.id)
+        if task is not None and task is not asyncio.current_task():
+            del self._leaving[session.id]
+            task.cancel()
+
     async def _expire(self, session: Session) -> None:
         try:
-            while not session.clients and session.id in self._open:
+            while not session.clients and self.get(session.id) is session:
                 await session.settled()
                 await asyncio.sleep(self._limits.orphan_s)
                 if not session.clients and not session.busy:
@@ -305,23 +322,63 @@ class Sessions:
             if self._leaving.get(session.id) is asyncio.current_task():
                 del self._leaving[session.id]
 
-    async def close(self, session: Session) -> None:
+    async def close(self, session: Session, reason: End | None = None) -> None:
         """Abort its turn, stop its extensions, end what its shell commands left behind.
 
-        What it was made from stays in memory: a saved one can be opened again as it was.
+        Once begun it goes on to its end, whoever gives up waiting for that. What the session was made from
+        stays in memory: a saved one can be opened again as it was.
+        reason: why somebody ends it for everyone who sees it.
         """
-        if (entry := self._open.pop(session.id, None)) is None:
-            return
-        with self.saved.closing(session, entry[1]):
-            await session.close()
+        if (closing := self._close_of(session, reason)) is not None:
+            await asyncio.shield(closing)
+
+    async def delete(self, session: Session) -> None:
+        """Take its file away, and close it. Raises NotKept, and where the file stays the session does too."""
+        if session.log is not None:
+            session.log.remove()
+        if (closing := self._close_of(session, "deleted")) and (left := await asyncio.shield(closing)):
+            raise left
+
+    def _close_of(self, session: Session, reason: End | None = None) -> asyncio.Task[NotKept | None] | None:
+        """What closes a session: begun here and now, or by somebody else before."""
+        if self.get(session.id) is session:
+            _, spec, builtin = self._open.pop(session.id)
+            self._stay(session)
+            session.refuse()
+            closing = self._close(session, spec, builtin, reason)
+            self.saved.closing[session] = task = self._tasks.create_task(closing, name="close of a session")
+            task.add_done_callback(lambda _: self.saved.closing.pop(session))
+        return self.saved.closing.get(session)
+
+    async def _close(
+        self, session: Session, spec: SessionSpec, builtin: list[Tool], reason: End | None
+    ) -> NotKept | None:
+        """Returns what of a deleted session could not be taken away."""
+        log = session.log
+        saved = log is not None and log.saved
+        try:
+            await session.close(reason)
+        finally:
             del self._briefings[session.id]
-            await close_tools(entry[2])
-        self._memory.soon()
+            await close_tools(builtin)
+            self._memory.soon()
+        if log is not None and log.removed:
+            try:
+                await asyncio.to_thread(remove_beside, log.path)
+            except OSError as error:
+                return NotKept(undo_path(log.path), error.strerror or str(error))
+        elif saved:
+            self.saved.remember(session, spec)
+        return None
 
     async def close_all(self) -> None:
+        """The end: no session is opened after it."""
+        self._over = True
         for task in self._leaving.values():
             task.cancel()
-        await asyncio.gather(*(self.close(session) for session, _, _ in tuple(self._open.values())))
+        for session in self.all():
+            self._close_of(session)
+        await self.saved.closed()
         self._memory.cancel()
         await self._providers.close()
 
@@ -336,7 +393,8 @@ def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Too
     available = {tool.name: tool for tool in tools}
     if names is None:
         return available
-    for name in names:
+    for at, name in enumerate(names):
         if name not in available:
-            raise BadChoice(f"no tool is named {name!r}; there are: {', '.join(available)}")
+            there = ", ".join(available)
+            raise BadChoice(f"no tool is named {name!r}; there are: {there}", f"tools[{at}]")
     return {name: available[name] for name in names}

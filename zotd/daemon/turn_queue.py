@@ -62,8 +62,9 @@ class TurnQueue:
         return self.active is None and not self.waiting
 
     def make(self, content: list[Block], client: str, started: Callable[[], None] = lambda: None) -> Turn:
-        """A turn that can be waited for, and neither runs nor waits yet. All work for the session begins here:
-        one that closes raises Refused.
+        """A turn that can be waited for, and neither runs nor waits yet.
+
+        All work for a session begins here: one that closes raises Refused.
         """
         if self.closed:
             raise Refused("the session was closed meanwhile", kind="session_not_found")
@@ -143,8 +144,9 @@ class TurnQueue:
         return [turn.row() for turn in self._all_waiting() if turn.may_run]
 
     def abort(self) -> bool:
-        """Stop the running turn, or the one that was accepted to run at once; queued ones go on. Whether there
-        was one.
+        """Stop the running turn, or the one that was accepted to run at once; queued ones go on.
+
+        Returns whether there was one.
         """
         if self._running is None:
             return bool(self.waiting) and bool(self.unqueue(self.waiting[0].id))

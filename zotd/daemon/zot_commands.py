@@ -61,11 +61,12 @@ def _abort(front: ZotFront, command: Command, session: Session) -> None:
 
 def _clear(front: ZotFront, command: Command, session: Session) -> None:
     try:
-        session.clear()
+        tell = session.clear()
     except NotKept as no:
         front.refuse(command, str(no))
     else:
         front.reply(command, None)
+        tell()
 
 
 def _get_state(front: ZotFront, command: Command, session: Session) -> None:

@@ -20,7 +20,8 @@ from zotd.wire import dialect
 from zotd.wire.dialect import Command, Refusal
 
 if TYPE_CHECKING:
-    from zotd.daemon.session import Client, Session
+    from zotd.daemon.audience import Client
+    from zotd.daemon.session import Session
     from zotd.store.ring import Published
 
 _LIGHT = frozenset({"ping", "hello", "get_models"})
@@ -193,9 +194,12 @@ class ZotFront:
             self.refuse(command, str(problem))
             return
         self._warm_up.cancel()
-        before, self._session = self._session, session
+        before = self._session
         if before is not None and before is not session:
             await self.desk.leave(before, self)
+        if self._over:  # meanwhile its client has gone
+            return
+        self._session = session
         picture = session.info()
         self.reply(command, {"session": to_wire(picture), "next_seq": picture.next_seq})
         since, epoch = picture.next_seq - 1, ""
