@@ -237,7 +237,7 @@ def test_of_a_long_tail_that_is_no_row_the_beginning_is_set_aside(tmp_path: Path
     log.message(said("one"))
     log.close()
     size = path.stat().st_size
-    os.truncate(path, size + 1 << 26)
+    os.truncate(path, size + (1 << 26))
     log, saved = SessionLog.open(path, bounds := Limits(row_bytes=1_000))
     assert (len(saved.torn), saved.torn_size) == (1_000, 1 << 26)
     log.message(said("two"))
