@@ -6,19 +6,20 @@ found by their beginning. A file that is spelled otherwise is read in full.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from zotd.agent.transcript import is_prompt
-from zotd.base.files import BOM, open_regular
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, Usage
 from zotd.store import rows
-from zotd.store.errors import BadSessionFile
+from zotd.store.errors import StoreError
+from zotd.store.log import opened
 from zotd.store.saved import Saved
+
+_BEGINNING = b'{"type":"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +48,15 @@ class Summary:
 def summary_of(path: Path, limits: Limits) -> Summary | None:
     """What a file says in short; None when it is no session, or cannot be read."""
     try:
-        handle = open_regular(path)
-        with os.fdopen(handle, "rb") as file:
-            if os.fstat(handle).st_size > limits.session_bytes:
-                return None
-            data = file.read().removeprefix(BOM)
-    except (OSError, ValueError):
+        with opened(path, limits) as file:
+            if (found := _quickly(rows.lines_of(file, limits.row_bytes))) is None:
+                file.seek(0)
+                saved = rows.read_rows(file, path, limits.row_bytes)
+                file.seek(0)
+                found = saved, len(saved.messages), saved.last_id, _first_prompt(file, limits.row_bytes)
+    except (StoreError, ValueError):
         return None
-    data = data[: data.rfind(b"\n") + 1] or data
-    try:
-        if data.count(b'\n{"type":"') + data.startswith(b'{"type":"') == data.count(b"\n"):
-            saved, count, last, prompt = _quickly(data)
-        else:
-            saved = rows.read_rows(data)
-            count, last = len(saved.messages), saved.last_id
-            prompt = next(filter(is_prompt, saved.messages), None)
-    except (BadSessionFile, ValueError):
-        return None
+    saved, count, last, prompt = found
     return _summary(saved, count, last, one_line(prompt.text, limits.title_chars) if prompt else "")
 
 
@@ -88,53 +81,56 @@ def _summary(saved: Saved, count: int, last: int, prompt: str) -> Summary:
     )
 
 
-def _quickly(data: bytes) -> tuple[Saved, int, int, Message | None]:
+def _quickly(lines: Iterator[rows.Line]) -> tuple[Saved, int, int, Message | None] | None:
     """What the rows say that a list shows, how many messages there are, the id of the last one, and the first
-    prompt. Raises as reading all does.
+    prompt; None where one is spelled otherwise. Raises as reading all does.
     """
-    first, end, _ = data.partition(b"\n")
-    saved = rows.read_rows(first + end)
+    first = next(lines, None)
+    if first is None or not first.data.startswith(_BEGINNING):
+        return None
+    saved = rows.read_rows(first.data)
+    count = last = 0
+    prompt: Message | None = None
+    latest: dict[bytes, bytes] = {}
+    for _, data, _, whole, wrong in lines:
+        if wrong or not (whole or _is_row(data)):
+            continue
+        if not data.startswith(_BEGINNING):
+            return None
+        kind = data[len(_BEGINNING) : data.find(b'"', len(_BEGINNING))]
+        if kind == b"message":
+            count += 1
+            last += 1
+            prompt = prompt or _prompt_of(rows.row_of(data))
+        elif kind == b"compaction":
+            # A summary and what it keeps are rows of their own: ids go on behind those that it replaced.
+            count = len(rows.compacted(rows.row_of(data)) or ())
+            last += count
+        else:
+            latest[kind] = data
     fold = rows.Fold(saved)
-    for kind in (b"rename", b"model", b"usage", b"compaction"):
-        if (line := _last(data, kind)) is not None:
-            fold.take(rows.row_of(line))
-    compaction = max(0, data.rfind(b'\n{"type":"compaction"'))
-    count = len(saved.messages) + data.count(b'\n{"type":"message"', compaction)
-    # A summary and what it keeps are rows of their own: ids go on behind those that it replaced.
-    last = data.count(b'\n{"type":"message"') + sum(_kept(line) for line in _all(data, b"compaction"))
-    return saved, count, last, _first_prompt(data)
+    for kind in (b"rename", b"model", b"usage"):
+        if kind in latest:
+            fold.take(rows.row_of(latest[kind]))
+    return saved, count, last, prompt
 
 
-def _first_prompt(data: bytes) -> Message | None:
-    place = data.find(b'\n{"type":"message"')
-    while place >= 0:
-        message = rows.message_of(rows.row_of(_line(data, place)).get("message"))
-        if message is not None and is_prompt(message):
-            return message
-        place = data.find(b'\n{"type":"message"', place + 1)
-    return None
+def _first_prompt(file: BinaryIO, most: int) -> Message | None:
+    found = (_prompt_of(row) for _, row in rows.rows_of(file, most) if not isinstance(row, str))
+    return next(filter(None, found), None)
 
 
-def _last(data: bytes, kind: bytes) -> bytes | None:
-    """The last row of a type."""
-    place = data.rfind(b'\n{"type":"' + kind + b'"')
-    return _line(data, place) if place >= 0 else None
+def _prompt_of(row: dict[str, Any]) -> Message | None:
+    message = rows.message_of(row.get("message")) if row.get("type") == "message" else None
+    return message if message is not None and is_prompt(message) else None
 
 
-def _all(data: bytes, kind: bytes) -> Iterator[bytes]:
-    """Every row of a type."""
-    place = data.find(beginning := b'\n{"type":"' + kind + b'"')
-    while place >= 0:
-        yield _line(data, place)
-        place = data.find(beginning, place + 1)
-
-
-def _kept(line: bytes) -> int:
-    return len(rows.compacted(rows.row_of(line)) or ())
-
-
-def _line(data: bytes, place: int) -> bytes:
-    return data[place + 1 : data.find(b"\n", place + 1)]
+def _is_row(data: bytes) -> bool:
+    try:
+        rows.row_of(data)
+    except ValueError:
+        return False
+    return True
 
 
 def one_line(text: str, chars: int) -> str:
