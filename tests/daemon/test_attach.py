@@ -156,6 +156,23 @@ async def test_clients_that_are_behind_are_waited_for_all_at_once() -> None:
         await asyncio.wait_for(room.drained(), LONG)
 
 
+async def test_who_is_attached_and_asks_for_what_it_missed_gets_nothing_twice() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        room = session(tasks)
+        for number in range(1, 7):
+            if number == 4:
+                room.attach(client := Watcher())
+            room.publish(ExtNotify(extension="pup", level="info", message=str(number)))
+        for since in (5, 2, 1, 3):
+            room.attach(client, since)
+        assert [event["seq"] for event in client.seen] == [4, 5, 6, 3, 2]
+        room.attach(client, since=2, epoch="of another daemon")
+        assert client.seen[-1]["type"] == "resync"
+        room.detach(client)
+        room.attach(client, since=4)
+        assert [event["seq"] for event in client.seen[-2:]] == [5, 6]
+
+
 async def test_all_sessions_together_keep_only_so_much_for_those_who_come_back(tmp_path: Path) -> None:
     spec = SessionSpec(
         cwd=tmp_path, home=tmp_path, user_home=tmp_path, environ={}, provider="scripted", ephemeral=True

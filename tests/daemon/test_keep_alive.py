@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.clients import LONG
 from zotd.base.limits import MIB, Limits
+from zotd.base.tasks import Independent
 from zotd.daemon.connection import Connection, Frames, Front, Outlet
 from zotd.daemon.websocket import listen_websocket
 
@@ -44,6 +45,7 @@ class House:
     def __init__(self) -> None:
         self.connections: list[Connection] = []
         self.gone = asyncio.Event()
+        self.tasks = Independent()
 
     def connect(self, outlet: Outlet, frames: Frames | None) -> Connection:
         self.connections.append(Connection(outlet, QUICK, self, frames))
@@ -57,7 +59,7 @@ class House:
     def front(self, dialect: str, connection: Connection) -> Front:
         return Echo(connection)
 
-    def preface(self, value: dict[str, Any]) -> str:
+    async def preface(self, value: dict[str, Any]) -> str:
         return ""
 
     def turned_away(self, connection: Connection, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,8 +36,10 @@ class House(Protocol):
 class Desk:
     """For one connection. Its sessions are made from the flags of the process, or from its own preface."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, *, guarded: bool = False) -> None:
+        """guarded: whether everybody can connect there, so that nothing works before the token."""
         self._house = house
+        self._guarded = guarded
         self._spec = house.spec
         self._over = False
 
@@ -73,10 +76,13 @@ class Desk:
             self.fatal,
         )
 
-    def preface(self, value: dict[str, Any]) -> str:
-        from zotd.daemon.preface import read_preface
+    async def preface(self, value: dict[str, Any]) -> str:
+        from zotd.daemon.preface import check_token, read_preface
 
-        self._spec, dialect = read_preface(value, self._house.spec)
+        if self._guarded:
+            check_token(value, self.token)
+        # Folders and sessions are looked for on disks that may be slow: others must not wait for that.
+        self._spec, dialect = await asyncio.to_thread(read_preface, value, self._house.spec)
         return dialect
 
     def turned_away(self, connection: Connection, message: str) -> None:

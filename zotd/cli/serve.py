@@ -13,7 +13,7 @@ from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.desk import Desk
 from zotd.cli.flags import Flags
-from zotd.daemon.connection import Connection, Frames, Front, Outlet
+from zotd.daemon.connection import Connection, Frames, Outlet
 from zotd.daemon.server import SocketInUse, listen_unix, serve_stdio
 from zotd.daemon.spec import SessionSpec
 
@@ -115,22 +115,25 @@ class Server:
             self.tasks.create_task(self._hear_out(connection), name="end of a connection")
 
     def _connect(self, outlet: Outlet, frames: Frames | None) -> Connection:
-        return Connection(outlet, self._limits, Desk(self), frames)
+        # Frames that are known from the start are those of a WebSocket.
+        return Connection(outlet, self._limits, Desk(self, guarded=frames is not None), frames)
 
     def _gone(self, connection: Connection) -> None:
-        if connection.front is not None:
-            self.tasks.create_task(self._closed(connection.front))
+        self.tasks.create_task(self._closed(connection))
 
-    async def _closed(self, front: Front) -> None:
+    async def _closed(self, connection: Connection) -> None:
         """One client's end must not be everyone's, whatever goes wrong in it."""
+        await connection.settled()
         try:
-            await front.closed()
+            if connection.front is not None:
+                await connection.front.closed()
         except Exception as bug:
             sys.stderr.write(f"zotd: a connection ended badly: {type(bug).__name__}: {bug}\n")
 
     async def _finish(self, connection: Connection) -> None:
         await self._ended.wait()
         connection.end()
+        await connection.settled()
         if connection.front is not None:
             await connection.front.finished()
 
@@ -138,6 +141,7 @@ class Server:
         connection.end()
         try:
             async with asyncio.timeout(self._limits.heard_out_s):
+                await connection.settled()
                 if connection.front is not None:
                     await connection.front.finished()
         except TimeoutError:

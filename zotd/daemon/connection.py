@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from zotd import __version__
 from zotd.base.limits import Limits
+from zotd.base.tasks import Tasks
 from zotd.wire.codec import Malformed, decode, encode
 from zotd.wire.framing import BadFrame, Framer, Framing, Oversize
 
@@ -31,14 +32,17 @@ class Reception(Protocol):
     """What the process does for one connection.
 
     front: makes the front end for a dialect, "zot" or "jsonrpc".
+    tasks: own what goes on meanwhile.
     preface: takes what a client says ahead of everything; returns the dialect that it names or "". Raises
     BadPreface.
     turned_away: the client cannot be served, and was told why.
     input_over: nothing more will be asked; what was accepted is still answered.
     """
 
+    @property
+    def tasks(self) -> Tasks: ...
     def front(self, dialect: str, connection: Connection) -> Front: ...
-    def preface(self, value: dict[str, Any]) -> str: ...
+    async def preface(self, value: dict[str, Any]) -> str: ...
     def turned_away(self, connection: Connection, message: str) -> None: ...
     def input_over(self, connection: Connection) -> None: ...
 
@@ -86,6 +90,8 @@ class Connection:
         self._reception = reception
         self._frames: Frames = Framer(limits.frame_bytes, self._decides) if frames is None else frames
         self._preface_framing: Framing | None = None
+        self._preface: asyncio.Task[None] | None = None
+        self._held: list[bytes | Oversize | BadFrame] = []
         self._first = True
         self._over = False
         self._pending: list[bytes] = []
@@ -98,6 +104,11 @@ class Connection:
     def end(self) -> None:
         """No more bytes will come: a last line may lack its line end."""
         self.take(self._frames.end())
+
+    async def settled(self) -> None:
+        """Until a preface is answered, and what came behind it is taken."""
+        if self._preface is not None:
+            await asyncio.wait([self._preface])
 
     def leave(self) -> None:
         """The client has said its last word, though bytes may still come."""
@@ -141,13 +152,17 @@ class Connection:
         await self.outlet.drained()
 
     def close(self) -> None:
-        """Send what is queued, then hang up."""
+        """Send what is queued, then hang up. What comes later counts for nothing."""
+        self._over = True
         self.flush()
         self.outlet.close()
 
     def take(self, frames: Sequence[bytes | Oversize | BadFrame]) -> None:
-        for frame in frames:
+        for at, frame in enumerate(frames):
             if self._over:
+                return
+            if self._preface is not None:  # what follows it waits for what it says
+                self._held += frames[at:]
                 return
             if isinstance(frame, Oversize | BadFrame):
                 self._malformed(frame.message)
@@ -168,7 +183,7 @@ class Connection:
     def _dispatch(self, value: Any) -> None:
         first, self._first = self._first, False
         if first and is_preface(value):
-            self._take_preface(value)
+            self._preface = self._reception.tasks.create_task(self._take_preface(value), name="preface")
             return
         if self.front is None and (dialect := dialect_of(value)):
             self._frames.settle()
@@ -183,18 +198,30 @@ class Connection:
         else:
             self.front.receive(value)
 
-    def _take_preface(self, value: dict[str, Any]) -> None:
+    async def _take_preface(self, value: dict[str, Any]) -> None:
         try:
-            dialect = self._reception.preface(value)
+            dialect = await self._reception.preface(value)
         except BadPreface as bad:
-            # Served without it, the client would be in another folder than it thinks.
-            self._over = True
-            self._answer_preface(_refusal(value, bad))
-            self._reception.turned_away(self, str(bad))
+            self._refuse_preface(value, bad)
+            return
+        except Exception:
+            self._refuse_preface(value, BadPreface(-32603, "internal error", {"kind": "internal"}))
+            raise
+        finally:
+            self._preface = None
+        if self._over:
             return
         self._answer_preface({"zotd": PREFACE_VERSION, "version": __version__})
         if dialect:
             self.front = self._reception.front(dialect, self)
+        held, self._held = self._held, []
+        self.take(held)
+
+    def _refuse_preface(self, value: dict[str, Any], bad: BadPreface) -> None:
+        """Served without it, the client would be in another folder than it thinks."""
+        self._over = True
+        self._answer_preface(_refusal(value, bad))
+        self._reception.turned_away(self, str(bad))
 
     def _answer_preface(self, answer: dict[str, Any]) -> None:
         self._send(self._frames.wrap(encode(answer), self._preface_framing))

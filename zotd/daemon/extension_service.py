@@ -60,7 +60,9 @@ async def extension_list(caller: Caller, params: m.ExtensionList) -> m.Extension
 
 
 async def extension_reload(caller: Caller, params: m.ExtensionReload) -> m.Reloaded:
-    done = await session_of(caller, params).reload()
+    session = session_of(caller, params)
+    caller.sessions.ask_trust(session)
+    done = await session.reload()
     errors = [m.LoadProblem(path=error.path, message=error.message) for error in done.errors]
     return m.Reloaded(stopped=done.stopped, loaded=done.loaded, ready=done.ready, errors=errors)
 

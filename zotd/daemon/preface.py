@@ -6,6 +6,7 @@ counts for the sessions of that connection; its values are in no message, log or
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,14 @@ def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec,
     if not isinstance(flags, dict | None):
         raise _expected("$.flags", "an object", flags)
     return with_flags(replace(base, **given), flags or {}), dialect
+
+
+def check_token(value: dict[str, Any], token: str) -> None:
+    """Raises BadPreface unless it has the daemon's token: it would tell strangers which folders there are."""
+    given = value.get("token")
+    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), token.encode()):
+        hint = "pass the daemon's token as its member `token`: over a WebSocket nothing is answered before it"
+        raise BadPreface(REFUSED, "$.token: invalid token", problem("auth", hint, path="$.token"))
 
 
 def with_flags(spec: SessionSpec, flags: dict[str, Any]) -> SessionSpec:

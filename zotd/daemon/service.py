@@ -33,10 +33,10 @@ async def ping(caller: Caller, params: Params) -> None:
 async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     if caller.token and not hmac.compare_digest(params.token.encode(), caller.token.encode()):
         hint = "pass the daemon's token as initialize.token"
-        raise Refused("invalid token", kind="auth", hint=hint, then=caller.hang_up)
+        raise Refused("invalid token", kind="auth", hint=hint, then=lambda: caller.hang_up("invalid token"))
     if params.protocol_version != m.PROTOCOL_VERSION:
         raise Refused(
-            f"this daemon speaks protocol {m.PROTOCOL_VERSION}, the client {params.protocol_version}",
+            f"$.protocol_version: expected {m.PROTOCOL_VERSION}, got {params.protocol_version}",
             kind="protocol_version",
             hint="update the older of the two: pip install --upgrade zotd, or the editor's plugin",
         )
@@ -58,6 +58,11 @@ async def discover(caller: Caller, params: m.Discover) -> m.OpenRpcDocument:
     return msgspec.json.decode(await asyncio.to_thread(path.read_bytes), type=m.OpenRpcDocument)
 
 
+async def cancel_request(caller: Caller, params: m.CancelRequest) -> Then:
+    wanted = params.id if params.id is not None else params.request_id
+    return Then(None, lambda: caller.cancel(wanted))
+
+
 async def shutdown(caller: Caller, params: m.ShutdownParams) -> Then:
     return Then(None, lambda: caller.leave(soon=True))
 
@@ -74,6 +79,8 @@ METHODS: dict[str, Method] = {
     "initialize": initialize,
     "ping": ping,
     "rpc.discover": discover,
+    "$/cancelRequest": cancel_request,
+    "$/cancel_request": cancel_request,
     "shutdown": shutdown,
     "exit": leave,
     "notes/clear": notes_clear,
@@ -98,3 +105,18 @@ BEFORE_INITIALIZE = frozenset({"initialize", "ping", "rpc.discover"})
 
 FAREWELLS = frozenset({"shutdown", "exit"})
 """What a client may still say when it has said that it goes; as notifications too."""
+
+TO_THE_END = frozenset(
+    {
+        "session/close",
+        "session/delete",
+        "session/fork",
+        "session/import",
+        "session/rename",
+        "session/set",
+        "extension/reload",
+        "turn/revert",
+        "workspace/trust",
+    }
+)
+"""Methods that change something step by step: once begun they go on, though the client gives up or leaves."""

@@ -26,9 +26,12 @@ def environment(environ: dict[str, str], home: Path) -> dict[str, str]:
 
 def directory(path: str) -> Path:
     directory = absolute_path(path, "$.cwd")
-    if not directory.is_dir():
-        raise Refused(f"$.cwd: {directory} is not a directory", kind="invalid_params")
-    return directory
+    try:
+        if directory.is_dir():
+            return directory
+    except OSError as error:  # its name is too long, or a folder on the way is not to be entered
+        raise Refused(f"$.cwd: {path!r:.200}: {error.strerror}", kind="invalid_params") from None
+    raise Refused(f"$.cwd: {directory} is not a directory", kind="invalid_params")
 
 
 def absolute_path(path: str, where: str) -> Path:

@@ -1,0 +1,163 @@
+"""Clients that leave while they are answered: what they asked for is done, and they keep nothing open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from zotd.base.limits import Limits
+from zotd.base.tasks import Independent
+from zotd.cli.agents import Agents
+from zotd.cli.desk import Desk
+from zotd.cli.flags import Flags
+from zotd.cli.serve import Server
+from zotd.daemon.connection import Connection
+from zotd.daemon.server import FileOutlet
+from zotd.daemon.sessions import Sessions
+from zotd.daemon.spec import SessionSpec
+
+T = TypeVar("T")
+LIMITS = Limits(orphan_s=0.01)
+
+
+class Noted(Independent):
+    """Tasks that can be waited for by the beginning of their name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.named: dict[str, asyncio.Task[Any]] = {}
+        self._another = asyncio.Event()
+
+    def create_task(self, coro: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        self.named[(name or "").partition(" of ")[0]] = task = super().create_task(coro, name=name)
+        self._another.set()
+        return task
+
+    async def ended(self, name: str) -> None:
+        """Until a task of that name was begun, and has ended."""
+        async with asyncio.timeout(10):
+            while name not in self.named:
+                self._another.clear()
+                await self._another.wait()
+            await asyncio.wait([self.named[name]])
+
+
+class House:
+    """A daemon without sockets."""
+
+    def __init__(self, tasks: Noted, spec: SessionSpec) -> None:
+        agents = Agents(Flags(), LIMITS, tasks)
+        self.tasks = tasks
+        self.spec = spec
+        self.server = Server(agents, spec, LIMITS, "", tasks, private=False)
+        self.sessions: Sessions = agents.sessions
+
+    @contextmanager
+    def client(self) -> Iterator[Connection]:
+        """A connection whose client reads nothing."""
+        with Path(os.devnull).open("wb") as nothing:
+            yield Connection(FileOutlet(nothing.fileno(), lambda: None), LIMITS, Desk(self.server))
+
+    async def saved(self) -> str:
+        """A session that was closed."""
+        session = self.sessions.open(self.spec)
+        accepted = await session.submit("hello")
+        accepted.begin()
+        await session.wait(accepted.turn_id)
+        await self.sessions.close(session)
+        return session.id
+
+    async def nothing_stays(self) -> bool:
+        """Whether no session is open, once those that nobody sees had their time."""
+        waited = None
+        while self.tasks.named.get("expiry") is not waited or waited is None:
+            waited = self.tasks.named.get("expiry")
+            await self.tasks.ended("expiry")
+        return self.sessions.all() == []
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> SessionSpec:
+    return SessionSpec(
+        cwd=tmp_path, home=tmp_path / "zot", user_home=tmp_path, environ={}, provider="scripted"
+    )
+
+
+def say(client: Connection, *values: Any) -> None:
+    client.receive("".join(json.dumps(value) + "\n" for value in values).encode())
+
+
+def request(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": f"{method} {params}", "method": method, "params": params}
+
+
+HELLO = request("initialize", protocol_version=1)
+
+
+@pytest.mark.parametrize("dialect", ["jsonrpc", "zot"])
+async def test_who_leaves_while_it_is_attached_keeps_no_session_open(spec: SessionSpec, dialect: str) -> None:
+    async with (tasks := Noted()):
+        house = House(tasks, spec)
+        session_id = await house.saved()
+        for later in range(8):  # from before it is attached to after that
+            tasks.named.clear()
+            with house.client() as client:
+                if dialect == "zot":
+                    say(client, {"type": "attach", "session_id": session_id})
+                else:
+                    say(client, HELLO, request("session/attach", session_id=session_id))
+                await tasks.ended("load")
+                for _ in range(later):
+                    await asyncio.sleep(0)
+                assert client.front is not None
+                await client.front.closed()
+                assert await house.nothing_stays(), later
+        await house.sessions.close_all()
+
+
+async def test_a_batch_that_is_never_answered_keeps_no_session_open(spec: SessionSpec) -> None:
+    async with (tasks := Noted()):
+        house = House(tasks, spec)
+        with house.client() as client, house.client() as other:
+            say(other, HELLO, request("session/new", ephemeral=True))
+            await tasks.ended("request session/new")
+            (shared,) = house.sessions.all()
+            turn = shared.turns.make([], "other").id  # it never runs
+            wait = request("turn/wait", session_id=shared.id, turn_id=turn)
+            tasks.named.clear()
+            attach = request("session/attach", session_id=shared.id)
+            say(client, HELLO, [request("session/new", ephemeral=True), attach, wait])
+            await tasks.ended("request session/new")
+            await tasks.ended("request session/attach")
+            assert len(house.sessions.all()) == 2
+            assert len(shared.clients) == 2
+            assert client.front is not None
+            await client.front.closed()
+            await tasks.ended("expiry")
+            assert house.sessions.all() == [shared]
+            assert len(shared.clients) == 1
+        await house.sessions.close_all()
+
+
+async def test_the_time_of_a_session_that_was_closed_does_not_count_for_the_next_one(
+    spec: SessionSpec,
+) -> None:
+    async with (tasks := Noted()):
+        house = House(tasks, replace(spec, saved=spec.cwd / "talk.jsonl"))
+        session_id = await house.saved()
+        first = await house.sessions.saved.load(house.spec)
+        over = tasks.named["expiry"]
+        await house.sessions.close(first)
+        second = house.sessions.open(house.spec)
+        await asyncio.wait([over])
+        assert over.cancelled()
+        assert house.sessions.get(session_id) is second
+        await house.sessions.close_all()
