@@ -14,7 +14,7 @@ from zotd.cli.console import complain, escaped
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.catalog import NoSession, SessionStore, StoreError, names_a_file
-from zotd.store.log import lock
+from zotd.store.lock import lock
 
 _ID = 8
 """Characters of an id that are shown: as many as names of files have."""

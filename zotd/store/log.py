@@ -19,6 +19,7 @@ from zotd.base.limits import Limits
 from zotd.protocol.content import Message, ToolResult, Usage
 from zotd.store import rows
 from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
+from zotd.store.lock import lock
 from zotd.store.saved import Saved
 from zotd.wire.codec import encode
 
@@ -344,24 +345,6 @@ def real_path(path: Path) -> Path:
         raise BadSessionFile(path, 0, "its symbolic links lead in a circle") from None
 
 
-def lock(handle: int, path: Path) -> None:
-    """Keep every other process from writing, for as long as `handle` is open.
-
-    Raises SessionLocked, and NoSession for a file that was removed meanwhile.
-    """
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise SessionLocked(path, _holder(handle)) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP):  # a file system without locks
-            raise
-    if not os.fstat(handle).st_nlink:
-        raise NoSession(f"{path} was removed")
-
-
 def private_directory(path: Path) -> None:
     """A directory, and those above it, that only the user may enter where they had to be made."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -393,14 +376,3 @@ def _missing(path: Path, error: OSError | ValueError) -> NoSession | BadSessionF
     if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ENOTDIR):
         return BadSessionFile(path, 0, f"cannot be read: {error.strerror}")
     return NoSession(f"there is no session file {path}")
-
-
-def _holder(handle: int) -> int:
-    """The process that has the lock, as Linux tells it; 0 where that is not known."""
-    inode = os.fstat(handle).st_ino
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/locks").read_text("ascii").splitlines():
-            fields = line.split()
-            if fields[1] == "FLOCK" and int(fields[5].rpartition(":")[2]) == inode:
-                return max(0, int(fields[4]))
-    return 0

@@ -292,13 +292,12 @@ def message_of(value: Any) -> Message | None:
     if not isinstance(content, list):
         return None
     meta, added = value.get("meta"), value.get("added_tool_names")
+    said = meta.items() if isinstance(meta, dict) else ()
     return Message(
         role=value["role"],
         content=[block for item in content if (block := _block_of(item)) is not None],
         time=_text(value, "time"),
-        meta={key: item for key, item in meta.items() if isinstance(item, str)}
-        if isinstance(meta, dict)
-        else {},
+        meta={key: item for key, item in said if isinstance(item, str)},
         added_tool_names=[name for name in added if isinstance(name, str)] if isinstance(added, list) else [],
     )
 
