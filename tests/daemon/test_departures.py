@@ -41,13 +41,17 @@ class Noted(Independent):
         self._another.set()
         return task
 
-    async def ended(self, name: str) -> None:
-        """Until a task of that name was begun, and has ended."""
+    async def begun(self, name: str) -> asyncio.Task[Any]:
+        """A task of that name, once there is one."""
         async with asyncio.timeout(10):
             while name not in self.named:
                 self._another.clear()
                 await self._another.wait()
-            await asyncio.wait([self.named[name]])
+        return self.named[name]
+
+    async def ended(self, name: str) -> None:
+        """Until a task of that name was begun, and has ended."""
+        await asyncio.wait([await self.begun(name)], timeout=10)
 
 
 class House:
@@ -77,10 +81,8 @@ class House:
 
     async def nothing_stays(self) -> bool:
         """Whether no session is open, once those that nobody sees had their time."""
-        waited = None
-        while self.tasks.named.get("expiry") is not waited or waited is None:
-            waited = self.tasks.named.get("expiry")
-            await self.tasks.ended("expiry")
+        while not (expiry := await self.tasks.begun("expiry")).done():
+            await asyncio.wait([expiry], timeout=10)
         return self.sessions.all() == []
 
 
@@ -107,15 +109,17 @@ async def test_who_leaves_while_it_is_attached_keeps_no_session_open(spec: Sessi
     async with (tasks := Noted()):
         house = House(tasks, spec)
         session_id = await house.saved()
-        for later in range(8):  # from before it is attached to after that
+        for later in (None, *range(8)):  # from before there is a session to after it is attached
             tasks.named.clear()
             with house.client() as client:
                 if dialect == "zot":
                     say(client, {"type": "attach", "session_id": session_id})
                 else:
                     say(client, HELLO, request("session/attach", session_id=session_id))
-                await tasks.ended("load")
-                for _ in range(later):
+                loading = await tasks.begun("load")
+                if later is not None:
+                    await asyncio.wait([loading])
+                for _ in range(later or 0):
                     await asyncio.sleep(0)
                 assert client.front is not None
                 await client.front.closed()

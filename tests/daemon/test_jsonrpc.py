@@ -242,6 +242,38 @@ def test_a_turn_started_in_a_batch_is_answered_before_its_events(machine: Machin
     assert client.event("done")["turn_id"] == reply["result"]["turn_id"]
 
 
+def test_what_a_batch_began_does_not_wait_for_its_last_answer(machine: Machine) -> None:
+    client = machine.rpc(
+        *machine.script({"match": "slow", **SLOW}, {"reply": [{"text": "quick"}], "times": 0})
+    )
+    client.greet()
+    here, there = client.session(), client.session()
+    slow = start(client, there, "slow")
+    prompt = {"session_id": here, "text": "hi", "if_busy": "reject"}
+    client.send(
+        [
+            {"jsonrpc": "2.0", "id": "a", "method": "turn/start", "params": prompt},
+            {"jsonrpc": "2.0", "id": "b", "method": "turn/start", "params": prompt},
+            {
+                "jsonrpc": "2.0",
+                "id": "w",
+                "method": "turn/wait",
+                "params": {"session_id": there, "turn_id": slow},
+            },
+        ]
+    )
+    done = client.event("done")
+    assert done["session_id"] == here
+    abort = {"jsonrpc": "2.0", "method": "turn/abort", "params": {"session_id": there}}
+    client.send({"id": "x", **abort})
+    while not isinstance(answer := client.raw(), list):
+        assert "method" in answer or answer["id"] == "x"
+    accepted, busy, ended = sorted(answer, key=lambda reply: str(reply["id"]))
+    assert accepted["result"] == {"turn_id": done["turn_id"], "state": "started"}
+    assert busy["error"]["data"]["kind"] == "busy"
+    assert ended["result"]["stop"] == "aborted"
+
+
 @pytest.mark.parametrize("method", ["$/cancelRequest", "$/cancel_request"])
 def test_a_wait_can_be_cancelled_and_the_turn_goes_on(machine: Machine, method: str) -> None:
     client = machine.rpc(*machine.script(SLOW))

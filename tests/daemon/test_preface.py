@@ -115,6 +115,7 @@ WRONG: list[tuple[Frame, str, str]] = [
     ({"zotd": True}, "protocol_version", "$.zotd: this daemon knows version 1 of the preface, not True"),
     ({"cwd": "here"}, "invalid_params", "$.cwd: expected an absolute path"),
     ({"cwd": "/no/such"}, "invalid_params", "$.cwd: /no/such is not a directory"),
+    ({"cwd": "/" + "a" * 5_000}, "invalid_params", "$.cwd: "),
     ({"cwd": 1}, "invalid_params", "$.cwd: expected a string, got a number"),
     ({"env": []}, "invalid_params", "$.env: expected an object, got an array"),
     ({"env": {"K": {"s3cret": 1}}}, "invalid_params", "$.env.K: expected a string, got an object"),

@@ -51,6 +51,18 @@ def test_a_project_s_own_extensions_wait_for_trust_in_sessions_of_editors(machin
     assert "own" in [command["name"] for command in commands]
 
 
+def test_a_folder_whose_name_is_too_long_is_refused_as_one_that_is_not_there(machine: Machine) -> None:
+    client = machine.rpc()
+    far = "/" + "a" * 5_000
+    early = client.error("initialize", protocol_version=1, cwd=far)
+    client.greet()
+    later = [client.error("session/new", cwd=far), client.error("workspace/trust", cwd=far, trusted=True)]
+    for error in (early, *later):
+        assert (error["data"]["kind"], error["data"]["path"]) == ("invalid_params", "$.cwd")
+        assert error["message"].endswith("File name too long")
+    assert client.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("member", "value"),
     [("approval", "ask"), ("max_cost_usd", 1.5)],

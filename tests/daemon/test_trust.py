@@ -146,10 +146,35 @@ def test_what_a_zot_client_had_running_waits_for_trust_when_an_editor_brings_it_
     zot.ask("prompt", message="hello")
     session = zot.until("done")[-1]["session_id"]
     editor = machine.connect(path).greet()
+    fork = editor.call("session/fork", session_id=session, message_id=1)["session"]
+    assert fork["trusted"] is False
+    assert loaded(editor, fork["session_id"]) == {"project own": "untrusted"}
+    assert loaded(editor, session) == {"project own": "ready"}
+    assert editor.call("extension/reload", session_id=session)["ready"] == []
+    assert loaded(editor, session) == {"project own": "untrusted"}
     editor.call("session/close", session_id=session)
     back = editor.call("session/load", path=str(machine.cwd / "talk.jsonl"))["session"]
     assert (back["session_id"], back["message_count"], back["trusted"]) == (session, 2, False)
     assert loaded(editor, session) == {"project own": "untrusted"}
+
+
+def test_trust_is_taken_back_though_its_client_leaves_at_once_or_gives_up(
+    machine: Machine, editors: list[Client]
+) -> None:
+    bring(machine, machine.cwd)
+    client, hasty = editors
+    client.call("workspace/trust", cwd=str(machine.cwd), trusted=True)
+    session = client.session(cwd=str(machine.cwd))
+    assert loaded(client, session) == {"project own": "ready"}
+    hasty.request("workspace/trust", cwd=str(machine.cwd), trusted=False)
+    hasty.hang_up()
+    news(client, False)
+    assert loaded(client, session) == {"project own": "untrusted"}
+    number = client.request("workspace/trust", cwd=str(machine.cwd), trusted=True)
+    client.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": number}})
+    assert client.reply(number)["result"] == {}
+    news(client, True)
+    assert loaded(client, session) == {"project own": "ready"}
 
 
 def test_a_broken_record_is_told_and_nothing_is_trusted(machine: Machine, editors: list[Client]) -> None:

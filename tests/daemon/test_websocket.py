@@ -224,6 +224,31 @@ def test_a_client_that_reads_nothing_does_not_hold_up_others(daemon: Daemon) -> 
     deaf.socket.shutdown(socket.SHUT_RDWR)
 
 
+def test_a_preface_of_a_stranger_tells_nothing_and_one_with_the_token_counts(
+    daemon: Daemon, machine: Machine
+) -> None:
+    there, nowhere = str(machine.cwd), "/no/such"
+    said = []
+    for members in (
+        {"cwd": there},
+        {"cwd": nowhere},
+        {"cwd": there, "token": "wrong"},
+        {"flags": {"session": "abcd"}, "token": 1},
+    ):
+        stranger = daemon.client()
+        stranger.send({"zotd": 1, **members})
+        said.append(stranger.raw()["error"])
+        assert stranger.raw() is None
+    assert all(error == said[0] for error in said)
+    assert said[0]["data"]["kind"] == "auth"
+    friend = daemon.client()
+    friend.send({"zotd": 1, "cwd": there, "token": TOKEN})
+    assert friend.raw()["zotd"] == 1
+    assert friend.error("ping")["data"]["kind"] == "not_initialized"
+    new = friend.greet(token=TOKEN).call("session/new")["session"]
+    assert new["cwd"] == there
+
+
 def test_it_goes_with_a_unix_socket_and_ends_with_the_daemon(machine: Machine) -> None:
     path = machine.root / "zotd.sock"
     daemon = Daemon(machine, "--provider", "scripted", "--listen", f"unix:{path}")
