@@ -47,7 +47,8 @@ no raw U+2028 or U+2029; a frame that is [too large](/limits.md) is answered wit
 3. `turn/start` sends a prompt and is answered at once; the turn ends with exactly one `done` that carries its
    `turn_id`, whatever happens.
 4. `$/cancelRequest {{"id": ...}}`, or `$/cancel_request`, gives up waiting for an answer: it comes as error -32800. It
-   never aborts a turn; `turn/abort` does.
+   never aborts a turn; `turn/abort` does. What changes a file or a session step by step, as `session/close` or
+   `workspace/trust` do, goes on to its end and is answered as usual, also when its client leaves.
 5. A client that lost its connection attaches again with `epoch` and `since`, the `seq` of the last event it has:
    it gets every later one, once. Where they are not kept any more, one `resync` stands in for them.
 6. `shutdown` and `exit` end the connection, never a shared daemon. [How](/connecting.md#leaving)."""  # noqa: E501
