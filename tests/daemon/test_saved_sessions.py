@@ -111,7 +111,8 @@ def test_what_a_crash_left_is_mended_and_told(machine: Machine) -> None:
         file.write('\nno row\n{"type":"mess')
     client = machine.rpc("--provider", "scripted").greet()
     session_id = client.call("session/load", path=str(path))["session"]["session_id"]
-    notes = [client.event("ext_notify")["message"] for _ in range(3)]
+    gone, *notes = [client.event("ext_notify")["message"] for _ in range(4)]
+    assert gone.startswith("there is no folder /home/user/project, where this session worked")
     assert notes[0] == f"the last line of {path} was cut off: its 13 bytes are set aside in {path}.torn"
     assert notes[1].startswith(f"line 8 of {path} is left out: malformed json")
     assert notes[2] == "the conversation ends with a call that has no result: it counts as interrupted"
@@ -326,6 +327,99 @@ def test_a_turn_that_cannot_be_written_down_fails_and_is_caught_up_with(machine:
     assert ids(client, session_id) == [1, 2, 3]
 
 
+def test_what_cannot_be_gone_on_with_is_said_in_words(machine: Machine) -> None:
+    client = machine.rpc().greet()
+    circle = machine.root / "circle.jsonl"
+    circle.symlink_to(circle)
+    for wrong in (str(circle), str(machine.root)):
+        assert client.error("session/load", path=wrong)["data"]["kind"] == "bad_session_file"
+    for wrong in ("/a\0b", str(machine.root / ("x" * 300))):
+        assert client.error("session/load", path=wrong)["data"]["kind"] == "session_not_found"
+    for wrong in (str(circle), str(machine.root / ("x" * 300)), "/a\0b", "/proc/self/mem"):
+        assert client.error("session/import", path=wrong)["data"]["kind"] == "bad_session_file"
+    path = machine.root / "zot.jsonl"
+    for gone in (str(machine.root / "gone"), "/" + "x" * 5_000):
+        session_id = gone[-8:]
+        meta = {
+            "type": "meta",
+            "meta": {"id": session_id, "cwd": gone, "provider": "scripted", "model": "scripted"},
+        }
+        path.write_text(json.dumps(meta) + "\n")
+        session = client.call("session/load", path=str(path))["session"]
+        assert session["cwd"] == str(machine.cwd)
+        note = client.event("ext_notify")
+        assert note["message"] == (
+            f"there is no folder {gone}, where this session worked: it works in {machine.cwd} now"
+        )
+        client.call("session/close", session_id=session_id)
+
+
+def test_the_session_is_deleted_whatever_link_it_was_loaded_by(machine: Machine) -> None:
+    client = machine.rpc().greet()
+    older, newer = client.session(ephemeral=False), client.session(ephemeral=False)
+    for session_id in (older, newer):
+        turn(client, session_id, "hello")
+        client.call("session/close", session_id=session_id)
+    session = client.call("session/load", latest=True)["session"]
+    client.call("session/close", session_id=session["session_id"])
+    link = machine.root / "link.jsonl"
+    link.symlink_to(session["path"])
+    by_link = client.call("session/load", path=str(link))["session"]
+    assert (by_link["session_id"], by_link["path"]) == (session["session_id"], session["path"])
+    deleting = client.request("session/delete", session_id=session["session_id"])
+    latest = client.request("session/load", latest=True)
+    assert client.reply(latest)["result"]["session"]["session_id"] in (older, newer)
+    client.reply(deleting)
+    assert not Path(session["path"]).exists()
+
+
+def test_pages_of_messages_fit_a_frame(machine: Machine) -> None:
+    script = machine.script(
+        {"match": "look", "reply": [{"tool_call": {"name": "read", "args": {"path": "p"}}}] * 3},
+        {"reply": [{"text": "ok"}], "times": 0},
+    )
+    client = machine.rpc(*script).greet()
+    session_id = client.session()
+    (machine.cwd / "p").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(4 << 20))
+    picture = {"mime_type": "image/png", "path": str(machine.cwd / "p")}
+    turn(client, session_id, "one", images=[picture, picture])
+    turn(client, session_id, "look")
+    turn(client, session_id, "two", images=[picture, picture])
+    pages: list[list[Frame]] = []
+    since: int | None = 0
+    while since is not None:
+        page = client.call("session/messages", session_id=session_id, since=since)
+        pages.append(page["messages"])
+        since = page.get("next")
+    assert [[row["message_id"] for row in page] for page in pages] == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    [told] = {block["content"][-1]["text"] for block in pages[1][0]["content"]}
+    assert told.startswith("[a picture of 5592")
+
+
 def ids(client: Client, session_id: str) -> list[int]:
     page = client.call("session/messages", session_id=session_id)["messages"]
     return [message["message_id"] for message in page]
+
+
+def test_what_cannot_be_written_down_changes_nothing(machine: Machine) -> None:
+    client = machine.rpc("--provider", "scripted").greet()
+    session_id = client.session()
+    turn(client, session_id, "hello")
+    [path] = files(machine)
+    aside = path.rename(machine.root / "aside")
+    path.mkdir()
+    for method, params in (
+        ("session/clear", {}),
+        ("session/rename", {"title": "new"}),
+        ("session/delete", {}),
+    ):
+        error = client.error(method, session_id=session_id, **params)
+        assert error["data"]["kind"] == "storage", method
+    state = client.call("session/state", session_id=session_id)["session"]
+    assert (state.get("title"), state["message_count"]) == (None, 2)
+    path.rmdir()
+    aside.rename(path)
+    assert turn(client, session_id, "go on")["text"] == "You said: go on"
+    assert [row["type"] for row in rows(path)].count("rename") == 0
+    client.call("session/delete", session_id=session_id)
+    assert not path.parent.exists()

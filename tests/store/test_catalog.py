@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, Text, ToolCall, Usage
-from zotd.store.catalog import SessionStore
+from zotd.store.catalog import SessionStore, is_cursor
 from zotd.store.errors import Ambiguous, BadSessionFile, NoMessage, NoSession, SessionLocked
 from zotd.store.log import SessionLog
 from zotd.wire.codec import decode
@@ -75,7 +75,7 @@ def test_a_row_says_all_that_the_whole_file_says(store: SessionStore, tmp_path: 
     assert (row.reasoning, row.approval, row.ephemeral, row.trusted) == ("high", "auto", False, False)
     path.write_bytes(path.read_bytes().replace(b'{"type"', b'{ "type"'))
     slowly = SessionStore(tmp_path, LIMITS).row(path)
-    assert replace(slowly, updated=row.updated, first_prompt=row.first_prompt) == row
+    assert replace(slowly, updated=row.updated) == row
     trusting = SessionStore(tmp_path, LIMITS, lambda folder: folder == CWD)
     assert [listed.row.trusted for listed in trusting.rows()] == [True]
 
@@ -248,3 +248,28 @@ def test_copies_know_no_keys_of_prompts(store: SessionStore) -> None:
     ):
         assert store.read(copy).messages == [unkeyed, unkeyed]
     assert store.read(path).messages == [keyed, keyed]
+
+
+def test_pages_lose_nothing_that_was_changed_at_one_moment(store: SessionStore) -> None:
+    for folder in range(4):
+        path = save(store, cwd=Path(f"/p{folder}"), session_id=f"aaaabbbb-{folder}")
+        os.utime(path, ns=(5, 5))
+    os.utime(save(store, session_id="older"), ns=(-5, -5))
+    after, seen = "", []
+    while page := list(store.rows(None, after))[:1]:
+        seen += [page[0].row.session_id]
+        after = page[0].cursor
+        assert is_cursor(after)
+    assert sorted(seen) == [*(f"aaaabbbb-{folder}" for folder in range(4)), "older"]
+    assert seen[-1] == "older"
+
+
+def test_who_deletes_by_a_link_deletes_the_session(store: SessionStore, tmp_path: Path) -> None:
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path := save(store))
+    beside = path.with_suffix(".undo")
+    beside.symlink_to(kept := tmp_path / "kept")
+    kept.mkdir()
+    store.delete(link)
+    assert [*path.parent.parent.iterdir(), *kept.iterdir()] == []
+    assert not link.is_symlink()

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from zotd.agent.ports import NotKept
+from zotd.base.files import is_there
 from zotd.base.tasks import Tasks
 from zotd.daemon.beginning import begin
+from zotd.daemon.refused import Refused
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
 from zotd.providers.catalog import BadChoice
-from zotd.store.errors import Ambiguous, NoSession, StoreError
+from zotd.store.errors import Ambiguous, BadSessionFile, NoSession, StoreError
+from zotd.store.log import real_path
 
 if TYPE_CHECKING:
     from zotd.daemon.sessions import Sessions
@@ -74,7 +77,7 @@ class Reopening:
         Raises StoreError, and BadChoice for an unknown tool.
         """
         assert spec.saved is not None
-        key = await asyncio.to_thread(spec.saved.resolve)
+        key = await asyncio.to_thread(real_path, spec.saved)
         loading = self._loading.get(key)
         if loading is None:
             loading = self._tasks.create_task(self._load(spec, key), name="load of a session")
@@ -95,7 +98,7 @@ class Reopening:
             yield session
             return
         path = await asyncio.to_thread(self._sessions.store(home).find, session_id)
-        key = await asyncio.to_thread(path.resolve)
+        key = await asyncio.to_thread(real_path, path)
         async with self._alone(key):
             await self.closed(lambda one: _is_in(one, key))
             yield self._sessions.at(key) or path
@@ -122,8 +125,10 @@ class Reopening:
         try:
             async with self._alone(key):
                 return await self._opened(spec, key)
-        except (StoreError, BadChoice, OSError) as wrong:
+        except (StoreError, BadChoice, Refused) as wrong:
             return wrong
+        except OSError as wrong:
+            return BadSessionFile(key, 0, f"cannot be read: {wrong.strerror or wrong}")
         finally:
             del self._loading[key]
 
@@ -131,7 +136,7 @@ class Reopening:
         await self.closed(lambda one: _is_in(one, key))
         if (open_already := self._sessions.at(key)) is not None:
             return open_already
-        if not key.exists():
+        if not is_there(key):
             raise NoSession(f"there is no session file {key}")
         beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
         await self.closed(lambda one: one.id == beginning.session_id)  # from a copy of the file

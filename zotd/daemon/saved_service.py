@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,10 +31,10 @@ async def session_load(caller: Caller, params: s.SessionLoad) -> Then:
     if params.path is not None:
         return joined(caller, await _load(caller, absolute_path(params.path, "$.path")))
     cwd = directory(params.cwd) if params.cwd is not None else caller.spec.cwd
-    path = await asyncio.to_thread(_store(caller).latest, cwd)
-    if path is None:
-        raise Refused(f"no session of {cwd} is saved", kind="session_not_found", hint="session/new makes one")
-    return joined(caller, await _load(caller, path))
+    while (path := await asyncio.to_thread(_store(caller).latest, cwd)) is not None:
+        with suppress(NoSession):  # it was deleted in between: another one is the latest
+            return joined(caller, await _load(caller, path))
+    raise Refused(f"no session of {cwd} is saved", kind="session_not_found", hint="session/new makes one")
 
 
 def joined(caller: Caller, session: Session) -> Then:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
 from zotd.agent.transcript import shown
+from zotd.base.limits import KIB
 from zotd.daemon.calls import Caller, Method, Then, session_of, translated
 from zotd.protocol import session_methods as s
-from zotd.protocol.content import Message
+from zotd.protocol.content import Block, Image, Message, Text, ToolResult
 from zotd.protocol.params import SessionRef
+from zotd.wire.codec import encode
+
+_AROUND = 4 * KIB  # bytes of an answer that are no messages, with room to spare
+_WHERE = "the whole message is larger than an answer, session/export writes it to a file"
 
 
 async def session_attach(caller: Caller, params: s.SessionAttach) -> Then:
@@ -36,15 +45,54 @@ async def session_state(caller: Caller, params: SessionRef) -> s.SessionResult:
 
 
 async def session_messages(caller: Caller, params: s.SessionMessages) -> s.Messages:
-    transcript = session_of(caller, params).transcript
+    session = session_of(caller, params)
+    transcript = session.transcript
     first = max(0, (params.since or 0) + 1 - transcript.first_id)
     last = None if params.limit is None else first + max(0, params.limit)
-    page = [
+    rows = (
         row_of(transcript.first_id + at, message)
         for at, message in enumerate(transcript.messages[first:last], first)
-    ]
+    )
+    page = _fitting(rows, session.limits.frame_bytes - _AROUND)
     more = page and page[-1].message_id < transcript.last_id
     return s.Messages(messages=page, next=page[-1].message_id if more else None)
+
+
+def _fitting(rows: Iterable[s.MessageRow], room: int) -> list[s.MessageRow]:
+    """As many as an answer has room for, in bytes; the first one in any case, in words where it must be."""
+    page: list[s.MessageRow] = []
+    left = room
+    for row in rows:
+        size = _size(row)
+        if page and size > left:
+            break
+        page.append(fitting := row if size <= room else _in_words(row, room))
+        left -= size if fitting is row else _size(fitting)
+    return page
+
+
+def _size(row: s.MessageRow) -> int:
+    return len(encode(row)) + len(",")
+
+
+def _in_words(row: s.MessageRow, room: int) -> s.MessageRow:
+    """Without pictures, and where that is too large still, without anything."""
+    content: list[Block] = [
+        replace(block, content=[*map(_told, block.content)])
+        if isinstance(block, ToolResult)
+        else _told(block)
+        if isinstance(block, Image)
+        else block
+        for block in row.content
+    ]
+    told = replace(row, content=content)
+    if (size := _size(told)) > room:
+        return replace(row, content=[Text(f"[a message of {size} bytes; {_WHERE}]")])
+    return told
+
+
+def _told(block: Text | Image) -> Text | Image:
+    return Text(f"[a picture of {len(block.data)} bytes; {_WHERE}]") if isinstance(block, Image) else block
 
 
 def row_of(message_id: int, message: Message) -> s.MessageRow:

@@ -24,7 +24,8 @@ from zotd.store.errors import (
     SessionLocked,
     StoreError,
 )
-from zotd.store.log import SessionLog, lock, opened, private_directory, read_saved, torn_path, undo_path
+from zotd.store.lock import lock
+from zotd.store.log import SessionLog, opened, private_directory, read_saved, real_path, remove_beside
 from zotd.store.saved import Saved
 from zotd.wire.codec import encode
 
@@ -55,6 +56,11 @@ class Listed(NamedTuple):
 class _Found(NamedTuple):
     changed: int  # nanoseconds
     path: Path
+
+    @property
+    def cursor(self) -> str:
+        """Files of several folders may have one name, and have been changed in one moment."""
+        return cursor(self.changed, f"{self.path.name}/{self.path.parent.name}")
 
 
 class SessionStore:
@@ -106,11 +112,10 @@ class SessionStore:
         """
         found = self._everywhere() if cwd is None else _files(self._folder(cwd))
         for one in _newest_first(found):
-            place = cursor(one.changed, one.path.name)
-            if after and place >= after:
+            if after and one.cursor >= after:
                 continue
             if (summary := self._summary(one)) is not None and not summary.hidden:
-                yield Listed(self._row(summary, one), place)
+                yield Listed(self._row(summary, one), one.cursor)
 
     def has_in_rows(self, path: Path, cwd: Path | None = None) -> bool:
         """Whether `rows` comes upon a file, going by where it is."""
@@ -181,6 +186,7 @@ class SessionStore:
 
     def delete(self, path: Path) -> None:
         """Remove a session's file and what belongs to it. Raises NoSession, SessionLocked, NotKept."""
+        named, path = path, real_path(path)
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -190,14 +196,13 @@ class SessionStore:
         try:
             lock(handle, path)
             path.unlink()
-            torn_path(path).unlink(missing_ok=True)
-            _remove_tree(undo_path(path))
+            if named.is_symlink():
+                named.unlink()
+            remove_beside(path)
         except OSError as error:
             raise NotKept(path, error.strerror or str(error)) from None
         finally:
             os.close(handle)
-        with suppress(OSError):  # others may be in there
-            path.parent.rmdir()
 
     def _folder(self, cwd: Path) -> Path:
         return self.root / sha256(os.fsencode(cwd.absolute())).hexdigest()[:16]
@@ -297,7 +302,7 @@ def is_cursor(text: str) -> bool:
 
 def cursor(changed: int, name: str) -> str:
     """A place in the order of all sessions. `changed`: nanoseconds since 1970."""
-    return f"{changed:020d}-{name}"
+    return f"{max(0, changed):020d}-{name}"
 
 
 def _files(folder: Path) -> list[_Found]:
@@ -328,14 +333,7 @@ def _found(path: Path) -> _Found | None:
 
 
 def _newest_first(files: list[_Found]) -> list[_Found]:
-    return sorted(files, key=lambda found: (found.changed, found.path.name), reverse=True)
-
-
-def _remove_tree(directory: Path) -> None:
-    from shutil import rmtree
-
-    with suppress(FileNotFoundError):
-        rmtree(directory)
+    return sorted(files, key=lambda found: found.cursor, reverse=True)
 
 
 def _rest(source: bytes | BinaryIO, most: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
