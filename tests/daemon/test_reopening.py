@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
+from tests.daemon.houses import Noted, Visitor, prompt, sessions
 from zotd.agent.ports import ToolOutcome
 from zotd.base.limits import Limits
 from zotd.base.secret import Secret
-from zotd.base.tasks import Independent
-from zotd.daemon.session import Session
-from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.content import Message, Text, ToolCall
 from zotd.providers.catalog import BadChoice
-from zotd.providers.registry import Providers
 from zotd.store.errors import NoSession, OpenAlready, StoreError
-from zotd.store.ring import Published
-
-T = TypeVar("T")
-LIMITS = Limits(orphan_s=0.05)
-
-
-class Visitor:
-    """A client that looks and says nothing."""
-
-    full = False
-    capabilities: frozenset[str] = frozenset()
-
-    def deliver(self, event: Published) -> None:
-        """It is shown."""
-
-    async def drained(self) -> None:
-        """It reads at once."""
-
-
-class Noted(Independent):
-    """Tasks that can be asked for by the beginning of their name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.named: dict[str, asyncio.Task[Any]] = {}
-
-    def create_task(self, coro: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        self.named[(name or "").partition(" of ")[0]] = task = super().create_task(coro, name=name)
-        return task
 
 
 class Sky:
@@ -63,26 +30,6 @@ class Sky:
 
     async def run(self, call: ToolCall, progress: Any) -> ToolOutcome:
         return ToolOutcome([Text("full")])
-
-
-@pytest.fixture
-def spec(tmp_path: Path) -> SessionSpec:
-    cwd = tmp_path / "work"
-    cwd.mkdir()
-    return SessionSpec(
-        cwd=cwd, home=tmp_path / "zot", user_home=tmp_path, environ={"ONLY": "here"}, provider="scripted"
-    )
-
-
-def sessions(tasks: Independent, limits: Limits = LIMITS) -> Sessions:
-    return Sessions(limits, tasks, Providers(limits))
-
-
-async def prompt(session: Session, text: str) -> None:
-    accepted = await session.submit(text)
-    accepted.begin()
-    assert (outcome := await session.wait(accepted.turn_id)) is not None
-    assert outcome.stop == "end_turn"
 
 
 async def test_a_session_that_nobody_sees_is_closed_and_comes_back_as_it_was(spec: SessionSpec) -> None:

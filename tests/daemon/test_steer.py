@@ -253,3 +253,53 @@ def test_two_clients_see_the_same_events_in_the_same_order(machine: Machine) -> 
             assert mine == [f"{name} {n}" for n in range(parity, 20, 2)]
     assert len(said) == len(set(said)) == 41
     assert daemon.stderr == ""
+
+
+def together(desk: Desk, *requests: tuple[str, Frame]) -> list[Frame]:
+    """The answers to a batch, in the order of its requests."""
+    batch = [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": {"session_id": desk.id, **params}}
+        for number, (method, params) in enumerate(requests)
+    ]
+    desk.client.send(batch)
+    while not isinstance(message := desk.client.raw(), list):
+        desk.client.events.append({"type": message["method"], **message["params"]})
+    return sorted(message, key=lambda answer: answer["id"])
+
+
+def test_what_a_batch_is_answered_is_what_becomes_of_it(machine: Machine) -> None:
+    desk = Desk(machine)
+    prompt, steer = ("turn/start", {"text": "one"}), ("turn/start", {"text": "st", "if_busy": "steer"})
+
+    taken, refused = together(desk, prompt, ("session/clear", {}))
+    assert taken["result"]["state"] == "started"
+    assert refused["error"]["data"]["kind"] == "busy"
+    desk.wait(taken["result"]["turn_id"])
+    assert desk.rows() == [("user", "one"), ("assistant", "ok")]
+
+    cleared, taken = together(desk, ("session/clear", {}), ("turn/start", {"text": "two"}))
+    assert (cleared["result"], taken["result"]["state"]) == ({}, "started")
+    desk.wait(taken["result"]["turn_id"])
+    assert desk.rows() == [("user", "two"), ("assistant", "ok")]
+
+    taken, refused = together(desk, prompt, ("turn/start", {"text": "no", "if_busy": "reject"}))
+    assert refused["error"]["data"]["kind"] == "busy"
+    desk.wait(taken["result"]["turn_id"])
+
+    taken, aborted = together(desk, prompt, ("turn/abort", {}))
+    assert aborted["result"] == {"aborted": True, "unqueued": []}
+    assert desk.wait(taken["result"]["turn_id"])["stop"] == "aborted"
+
+    desk.gate()
+    taken, aborted = together(desk, steer, ("turn/abort", {"clear_queue": True}))
+    assert taken["result"]["state"] == "steered"
+    assert aborted["result"] == {"aborted": True, "unqueued": ["st"]}
+    assert desk.wait(taken["result"]["turn_id"])["stop"] == "aborted"
+    desk.wait(desk.start("after")["turn_id"])
+    assert ("user", "st") not in desk.rows()
+
+    taken, closed = together(desk, prompt, ("session/close", {}))
+    assert (taken["result"]["state"], closed["result"]) == ("started", {})
+    rows = desk.client.call("session/load", session_id=desk.id)["session"]["message_count"]
+    assert desk.rows()[-2:] == [("user", "after"), ("assistant", "ok")]
+    assert rows == len(desk.rows())

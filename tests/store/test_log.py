@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, Text, Usage
 from zotd.store.errors import BadSessionFile, NoSession, SessionLocked
-from zotd.store.log import SessionLog, read_saved, real_path, torn_path
+from zotd.store.log import SessionLog, read_saved, real_path, remove_beside, torn_path, undo_path
 from zotd.wire.codec import decode
 
 LIMITS = Limits()
@@ -259,3 +260,52 @@ def test_a_path_that_leads_nowhere_is_told_of_in_words(tmp_path: Path) -> None:
             SessionLog.open(real_path(path), LIMITS)
         with pytest.raises(kind):
             read_saved(path, LIMITS)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_what_comes_after_the_end_makes_no_file(tmp_path: Path, written: bool) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    if written:
+        log.message(said("one"))
+    log.close()
+    before = path.read_bytes() if written else b""
+    path.unlink(missing_ok=True)
+    message = partial(log.message, said("late"))
+    for late in (message, partial(log.rename, "late"), partial(log.compaction, [])):
+        with pytest.raises(NotKept, match="closed"):
+            late()
+    log.use("scripted", "late", "")
+    log.flush()
+    assert not path.exists()
+    assert bool(before) is written
+
+
+def test_a_file_that_was_removed_on_purpose_takes_its_companions_along_and_nothing_more_in(
+    tmp_path: Path,
+) -> None:
+    log = new(path := tmp_path / "folder" / "a.jsonl")
+    log.message(said("one"))
+    torn_path(path).write_text("torn")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    undo_path(path).symlink_to(elsewhere)
+    log.remove()
+    assert (log.removed, path.exists()) == (True, False)
+    log.message(said("late"))
+    log.close()
+    remove_beside(path)
+    assert [*tmp_path.iterdir()] == [elsewhere]
+
+
+def test_a_file_that_cannot_be_removed_goes_on(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    aside = path.rename(tmp_path / "aside")
+    path.mkdir()
+    with pytest.raises(NotKept):
+        log.remove()
+    path.rmdir()
+    aside.rename(path)
+    log.message(said("two"))
+    log.close()
+    assert [message.text for message in read_saved(path, LIMITS).messages] == ["one", "two"]

@@ -16,6 +16,7 @@ from zotd.daemon.answering import answering, model_of
 from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
+from zotd.daemon.refused import Refused
 from zotd.daemon.reopening import Reopening
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec, chosen
@@ -28,7 +29,7 @@ from zotd.protocol.events import ExtNotify
 from zotd.providers.catalog import BadChoice
 from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
-from zotd.store.errors import NoSession, OpenAlready
+from zotd.store.errors import OpenAlready
 from zotd.store.log import remove_beside, undo_path
 from zotd.store.ring import Budget
 from zotd.tools import builtin_tools, close_tools
@@ -90,7 +91,7 @@ class Sessions:
 
     def _make(self, spec: SessionSpec, beginning: Beginning, late: bool) -> Session:
         if self._over:
-            raise NoSession("zotd is ending")
+            raise Refused("zotd is ending", kind="session_not_found", hint="start it again")
         if beginning.session_id in self._open:
             raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
         if beginning.saved is not None:

@@ -67,7 +67,8 @@ class TurnQueue:
         All work for a session begins here: one that closes raises Refused.
         """
         if self.closed:
-            raise Refused("the session was closed meanwhile", kind="session_not_found")
+            hint = "session/attach opens one that is saved"
+            raise Refused("the session was closed meanwhile", kind="session_not_found", hint=hint)
         loop = asyncio.get_running_loop()
         turn = Turn(uuid.uuid4().hex, content, client, started, loop.create_future(), loop.create_future())
         self._known[turn.id] = turn.finished

@@ -89,7 +89,7 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "turn/queue": ("session_not_found",),
     "turn/unqueue": ("session_not_found", "turn_not_found"),
     "turn/revert": ("session_not_found", "turn_not_found", "changed_since", "not_kept", "busy", "storage"),
-    "session/clear": ("session_not_found", "busy"),
+    "session/clear": ("session_not_found", "busy", "storage"),
     "notes/clear": ("session_not_found",),
     "tool/list": ("session_not_found",),
     "command/list": ("session_not_found",),
