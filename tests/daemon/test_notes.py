@@ -18,7 +18,7 @@ NOTE = {"type": "notify", "level": "success", "message": "done it"}
 
 
 def texts(stage: Stage) -> list[tuple[str, str]]:
-    return [(row["extension"], row["text"]) for row in stage.state.get("notes", [])]
+    return [(row["extension"], row["text"]) for row in stage.state["notes"]]
 
 
 @pytest.mark.promise("S14", "S42")
@@ -87,7 +87,7 @@ def test_a_failure_to_load_stands_through_prompts_until_it_is_cleared(machine: M
     assert "ext_clear_notes" not in types(client.events)
     client.call(how, session_id=session)
     assert client.event("ext_clear_notes")["extension"] == "broken"
-    assert "notes" not in client.call("session/state", session_id=session)["session"]
+    assert client.call("session/state", session_id=session)["session"]["notes"] == []
     left = len(client.call("session/messages", session_id=session)["messages"])
     assert left == (0 if how == "session/clear" else 2)
 
@@ -106,7 +106,7 @@ def test_a_reload_clears_the_failures_of_before_and_tells_those_that_remain_once
     (machine.root / "broken" / "main.py").write_text(SOURCE)
     assert client.call("extension/reload", session_id=session)["errors"] == []
     assert client.event("ext_clear_notes")["extension"] == "broken"
-    assert "notes" not in client.call("session/state", session_id=session)["session"]
+    assert client.call("session/state", session_id=session)["session"]["notes"] == []
 
 
 @pytest.mark.promise("S51", "S69")

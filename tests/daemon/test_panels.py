@@ -45,7 +45,7 @@ def test_a_panel_is_drawn_again_and_closed_by_its_extension(machine: Machine) ->
     assert stage.event("ext_panel_render")["title"] == "New"
     stage.say("pup", {"type": "panel_close", "panel_id": "p1"})
     assert without_envelope(stage.event("ext_panel_close")) == HERE
-    assert "panels" not in stage.state
+    assert stage.state["panels"] == []
 
 
 @pytest.mark.promise("S36", "S40")
@@ -92,7 +92,7 @@ def test_drawing_and_closing_count_only_from_the_owner_and_for_the_open_panel(ma
     stage.event("ext_panel_close")
     ended = stage.say("pup", {"type": "panel_render", "panel_id": "p1", "lines": ["late"]})
     stage.event("done", turn_id=ended)
-    assert "panels" not in stage.state
+    assert stage.state["panels"] == []
     assert "panel_render for 'p1' was ignored" in stage.log("pup")
 
 
@@ -175,7 +175,7 @@ def test_where_no_client_shows_panels_one_is_closed_at_once_and_the_log_says_why
     stage.say("pup", panel())
     assert stage.heard("panel_close") == {"type": "panel_close", "panel_id": "p1"}
     assert "panel 'p1' was closed at once: no attached client shows panels" in stage.log("pup")
-    assert "panels" not in stage.state
+    assert stage.state["panels"] == []
     assert "ext_panel_open" not in types(stage.client.events)
 
 
@@ -185,7 +185,7 @@ def test_a_panel_goes_with_its_extension(machine: Machine) -> None:
     stage.event("ext_panel_open")
     stage.say("pup", "exit")
     assert without_envelope(stage.event("ext_panel_close")) == HERE
-    assert "panels" not in stage.state
+    assert stage.state["panels"] == []
 
 
 @pytest.mark.promise("S36", "S49", "S50")
@@ -200,7 +200,7 @@ def test_a_tool_that_asks_at_a_panel_of_its_own_command_is_answered_by_a_key(mac
     result = stage.event("tool_result")
     assert result["content"] == [{"type": "text", "text": "y"}]
     assert stage.call("turn/wait", turn_id=turn)["text"] == "fine"
-    assert "panels" not in stage.state
+    assert stage.state["panels"] == []
 
 
 # The zot dialect

@@ -111,11 +111,15 @@ def test_a_zot_client_that_vanishes_in_the_middle_of_a_turn_leaves_others_served
     assert daemon.stderr == ""
 
 
-def test_a_client_that_cannot_be_served_is_hung_up_on_and_the_daemon_stays(machine: Machine) -> None:
+def test_a_client_that_cannot_be_served_is_told_so_and_hung_up_on_and_the_daemon_stays(
+    machine: Machine,
+) -> None:
     daemon, path = machine.listen("--model", "gpt-5")
     client = machine.connect(path)
     client.send({"type": "get_state"})
-    assert client.rest() == []
+    (answer,) = client.rest()
+    assert (answer["command"], answer["success"]) == ("get_state", False)
+    assert answer["error"].startswith("no model is chosen and no key is set")
     other = machine.connect(path).greet()
     assert other.session(provider="scripted")
     assert daemon.popen.poll() is None

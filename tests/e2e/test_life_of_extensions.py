@@ -166,7 +166,7 @@ def test_failures_of_a_reload_stay_until_clear_and_are_not_told_to_the_model(mac
     assert "exit status 7" not in json.dumps(messages)
     client.call("session/clear", session_id=session_id)
     state = client.call("session/state", session_id=session_id)["session"]
-    assert state.get("notes", []) == []
+    assert state["notes"] == []
 
 
 def test_sessions_of_a_daemon_share_what_asks_for_it(machine: Machine) -> None:
