@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from zotd.agent.ports import ToolFailed
@@ -17,6 +18,7 @@ from zotd.base.limits import Limits
 from zotd.protocol.content import ToolCall
 from zotd.tools.changes import ChangedSince, Changes, Reverted, TurnNotKept
 from zotd.tools.edit import EditTool
+from zotd.tools.undo import Row
 from zotd.tools.write import WriteTool
 
 
@@ -317,3 +319,36 @@ def test_files_change_though_nothing_can_be_kept(lasting: Folder) -> None:
     assert lasting.text("a") == "1"
     with pytest.raises(TurnNotKept):
         lasting.changes.revert("t1")
+
+
+def test_an_index_that_somebody_else_wrote_reaches_no_other_file(lasting: Folder, tmp_path: Path) -> None:
+    assert lasting.kept is not None
+    index = lasting.kept / "index.jsonl"
+    (lasting.cwd / "a").write_text("old")
+    lasting.turn("t1", a="1")
+    (victim := tmp_path / "victim").write_text("v")
+    path, none, digest = b"/tmp/other", b"/tmp/o\0", "0" * 64
+    for row in (
+        Row(turn="t2", path=path, before=str(victim), left=digest),
+        Row(turn="t2", path=none, before=digest, left=digest),
+        Row(turn="t2", path=b"other", before=digest, left=digest),
+        Row(turn="t2", path=path, before=digest, left=digest, size=-(10**18)),
+        Row(turn="t2", path=path, before=digest, left=digest, made=(none,)),
+        Row(turn="t2", state="dropped"),
+    ):
+        with index.open("ab") as file:
+            file.write(msgspec.json.encode(row) + b"\n")
+        lasting.reopen()
+        if row.path:
+            assert lasting.changes.revert("t2") is None
+        else:
+            with pytest.raises(TurnNotKept):
+                lasting.changes.revert("t2")
+    assert victim.read_text() == "v"
+    lasting.revert("t1")
+    index.unlink()
+    os.mkfifo(index)
+    lasting.reopen()
+    assert lasting.changes.revert("t1") is None
+    lasting.turn("t3", a="3")
+    assert lasting.text("a") == "3"

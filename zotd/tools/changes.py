@@ -12,7 +12,7 @@ from sys import maxsize
 from threading import Lock
 
 from zotd.agent.ports import ToolFailed
-from zotd.base.files import Staged
+from zotd.base.files import Staged, open_regular
 from zotd.base.limits import Limits
 from zotd.tools.replace import replace_file, stage_file
 from zotd.tools.typed import size_of
@@ -146,7 +146,8 @@ class Changes:
             self._log.end(turn, "dropped")
             return
         try:
-            before = path.read_bytes()
+            with os.fdopen(open_regular(path), "rb") as file:
+                before = file.read(self._size + 1)
         except OSError:
             self._log.end(turn, "dropped")
             return
@@ -200,8 +201,6 @@ def _path(row: Row) -> Path:
 def _digest_now(path: bytes) -> str | None:
     """The digest of a file as it is, empty when there is nothing, None for what cannot be read as a file."""
     from hashlib import file_digest
-
-    from zotd.base.files import open_regular
 
     try:
         with os.fdopen(open_regular(Path(os.fsdecode(path))), "rb") as file:

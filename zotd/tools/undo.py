@@ -14,6 +14,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from zotd.base.files import open_regular
+
 _INDEX = "index.jsonl"
 _SPARE_ROWS = 256  # as many that count no more may stand in an index before it is written anew
 
@@ -37,6 +39,16 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     made: tuple[bytes, ...] = ()
     state: Literal["", "void", "dropped", "reverted"] = ""
 
+    @property
+    def sound(self) -> bool:
+        """Whether it can be what `add` wrote; a file can say anything."""
+        paths = (self.path, *self.made) if self.path else self.made
+        return (
+            all(path.startswith(b"/") and b"\0" not in path for path in paths)
+            and all(not name or _is_digest(name) for name in (self.before, self.left))
+            and self.size >= 0
+        )
+
 
 class ContentLost(Exception):
     """What a file held before cannot be read any more."""
@@ -47,6 +59,10 @@ def digest(data: bytes) -> str:
     from hashlib import sha256
 
     return sha256(data).hexdigest()
+
+
+def _is_digest(name: str) -> bool:
+    return len(name) == 64 and set(name) <= set("0123456789abcdef")
 
 
 class UndoLog:
@@ -99,7 +115,7 @@ class UndoLog:
     def content(self, name: str) -> bytes:
         """A content by its digest. Raises ContentLost."""
         try:
-            data = self._memory[name] if self._directory is None else (self._directory / name).read_bytes()
+            data = self._memory[name] if self._directory is None else self._read(name)
         except (KeyError, OSError):
             raise ContentLost(name) from None
         if digest(data) != name:
@@ -192,8 +208,7 @@ class UndoLog:
         if self._rows_written > 2 * kept + _SPARE_ROWS:
             self._rewrite()
         self._make_directory()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        handle = os.open(self._directory / _INDEX, flags, 0o600)
+        handle = open_regular(self._directory / _INDEX, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(handle, msgspec.json.encode(row) + b"\n")
         finally:
@@ -212,13 +227,19 @@ class UndoLog:
         self._make_directory()
         beside = self._directory / f"{name}.new"
         try:
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            handle = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             beside.replace(self._directory / name)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+    def _read(self, name: str) -> bytes:
+        """A file, as much of it as can be ours. Raises OSError."""
+        assert self._directory is not None
+        with os.fdopen(open_regular(self._directory / name), "rb") as file:
+            return file.read(self._room + 1)
 
     def _make_directory(self) -> None:
         assert self._directory is not None
@@ -231,7 +252,7 @@ class UndoLog:
         self._loaded = True
         assert self._directory is not None
         try:
-            data = (self._directory / _INDEX).read_bytes()
+            data = self._read(_INDEX)
         except OSError:
             return
         self._loaded = False  # so that no content goes while later rows may name it again
@@ -241,7 +262,7 @@ class UndoLog:
                 row = msgspec.json.decode(line, type=Row)
             except msgspec.MsgspecError:
                 continue
-            if row.path or row.state in ("dropped", "reverted"):
+            if row.sound and (row.path or row.state in ("dropped", "reverted")):
                 self._count(row)
         self._loaded = True
         try:
