@@ -7,7 +7,6 @@ from typing import Any
 
 from zotd.base.reasoning import SAME
 from zotd.base.secret import Secret
-from zotd.daemon.refused import Refused
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.surroundings import absolute_path, directory, environment
 from zotd.protocol import session_methods as s
@@ -15,16 +14,17 @@ from zotd.protocol import session_methods as s
 
 def spec_from(base: SessionSpec, params: s.SessionNew) -> SessionSpec:
     given: dict[str, Any] = {"ephemeral": params.ephemeral, "saved": None}
-    for name in ("provider", "model", "base_url", "system_prompt", "discover_extensions", "max_steps"):
+    for name in ("provider", "model", "base_url"):
+        if value := getattr(params, name):  # forms that are left empty send nothing for them
+            given[name] = value
+    for name in ("system_prompt", "discover_extensions", "max_steps"):
         if (value := getattr(params, name)) is not None:
             given[name] = value
-    if params.max_steps is not None and params.max_steps < 1:
-        raise Refused("$.max_steps must be at least 1", kind="invalid_params")
     if params.cwd is not None:
         given["cwd"] = directory(params.cwd)
     if params.env is not None:
         given["environ"] = environment(params.env, base.home)
-    if params.api_key is not None:
+    if params.api_key:
         given["api_key"] = Secret(params.api_key)
     if params.reasoning is not None:
         given["reasoning"] = SAME.get(params.reasoning, params.reasoning)
