@@ -396,6 +396,5 @@ def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Too
         return available
     for at, name in enumerate(names):
         if name not in available:
-            there = ", ".join(available)
-            raise BadChoice(f"no tool is named {name!r}; there are: {there}", f"tools[{at}]")
+            raise BadChoice(f"no tool is named {name!r}; there are: {', '.join(available)}", f"tools[{at}]")
     return {name: available[name] for name in names}
