@@ -104,7 +104,11 @@ def test_what_is_wrong_with_params_is_said_with_its_place(machine: Machine) -> N
         ("session/rename", {"session_id": session, "title": "x" * 1000}, "$.title"),
         ("session/export", {"session_id": session, "format": "html", "path": "x"}, "$.path"),
         ("turn/start", {"session_id": session, "text": " "}, "$.text"),
-        ("turn/start", {"session_id": session, "text": "x", "images": [{"mime_type": "image/png"}]}, "$.images[0]"),
+        (
+            "turn/start",
+            {"session_id": session, "text": "x", "images": [{"mime_type": "image/png"}]},
+            "$.images[0]",
+        ),
         ("workspace/trust", {"cwd": "\0", "trusted": True}, "$.cwd"),
         ("initialize", {"protocol_version": 9}, "$.protocol_version"),
     ):

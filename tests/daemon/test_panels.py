@@ -199,6 +199,7 @@ def test_a_tool_that_asks_at_a_panel_of_its_own_command_is_answered_by_a_key(mac
     stage.call("panel/key", extension="pup", panel_id="approval", key="rune", text="y")
     result = stage.event("tool_result")
     assert result["content"] == [{"type": "text", "text": "y"}]
+    assert stage.event("ext_panel_close")["panel_id"] == "approval"
     assert stage.call("turn/wait", turn_id=turn)["text"] == "fine"
     assert stage.state["panels"] == []
 

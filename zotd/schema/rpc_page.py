@@ -53,8 +53,8 @@ no raw U+2028 or U+2029; a frame that is [too large](/limits.md) is answered wit
    it gets every later one, once. Where they are not kept any more, one `resync` stands in for them.
 6. `shutdown` and `exit` end the connection, never a shared daemon. [How](/connecting.md#leaving)."""  # noqa: E501
 _ERRORS = """An error carries a code, a message for a person, and in `data` the member `kind`, the stable word
-below, often `hint`, what to do next, and where a member of the params is wrong `path`, its JSON path. Any method
-may answer with these:"""
+below, often `hint`, what to do next, and where a member of the params is wrong `path`, its JSON path. Any
+method may answer with these:"""
 _EVENTS = """A notification's method is the event's `type`, its params are the rest: the members below, and in
 each `session_id`, `seq` (it grows by 1), `time`, and in those of a turn `turn_id`."""
 
