@@ -32,6 +32,7 @@ def test_what_was_said_holds_for_folders_below_and_the_nearest_word_counts(folde
     trust(home, code, True)
     assert is_trusted(home, code)
     assert is_trusted(home, below)
+    assert not is_trusted(home, below / "a\0b")
     assert not is_trusted(home, code.parent)
     assert not is_trusted(home, code.with_name("codes"))
     trust(home, folders.cwd, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import stat
 import uuid
@@ -273,3 +274,18 @@ def test_who_deletes_by_a_link_deletes_the_session(store: SessionStore, tmp_path
     store.delete(link)
     assert [*path.parent.parent.iterdir(), *kept.iterdir()] == []
     assert not link.is_symlink()
+
+
+def test_what_cannot_be_read_for_a_moment_is_listed_afterwards(store: SessionStore) -> None:
+    path = save(store, session_id="aaaabbbb")
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open("/", os.O_RDONLY)]
+    store.latest(Path("/elsewhere"))  # all that has to be imported is
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0], descriptors[1]))
+    try:
+        with pytest.raises(BadSessionFile):
+            store.row(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
+        os.close(taken[0])
+    assert store.row(path).session_id == "aaaabbbb"

@@ -23,7 +23,10 @@ TRUST_BYTES = Limits().trust_bytes
 def is_trusted(zot_home: Path, folder: Path) -> bool:
     """Whether the user trusts a folder, symbolic links in its path resolved. Raises BadFile."""
     said = decisions(zot_home)
-    real = Path(os.path.realpath(folder))
+    try:
+        real = Path(os.path.realpath(folder))
+    except ValueError:  # NUL, from a session file that somebody wrote: there is no such folder
+        return False
     return next((said[place] for place in (real, *real.parents) if place in said), False)
 
 

@@ -240,7 +240,9 @@ class SessionStore:
         known = self._known.get(found.path)
         if known is None or known[:2] != (found.changed, size):
             summary = summary_of(found.path, self._limits)
-            known = self._known[found.path] = (found.changed, size, summary)
+            known = (found.changed, size, summary)
+            if summary is not None:  # what cannot be read now may be another time, unchanged
+                self._known[found.path] = known
         return known[2]
 
     def _row(self, summary: Summary, found: _Found) -> SessionRow:
