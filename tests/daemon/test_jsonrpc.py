@@ -242,6 +242,21 @@ def test_a_turn_started_in_a_batch_is_answered_before_its_events(machine: Machin
     assert client.event("done")["turn_id"] == reply["result"]["turn_id"]
 
 
+def test_a_batch_with_a_wrong_token_is_answered_before_its_client_is_hung_up_on(machine: Machine) -> None:
+    client = machine.rpc(env={"ZOTD_TOKEN": "right"})
+    params = {"protocol_version": 1, "token": "wrong"}
+    client.send(
+        [
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params},
+            {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        ]
+    )
+    kinds = {reply["id"]: reply["error"]["data"]["kind"] for reply in client.raw()}
+    assert kinds == {0: "auth", 1: "not_initialized"}
+    assert client.raw() is None
+    assert client.exit_code() == 1
+
+
 def test_what_a_batch_began_does_not_wait_for_its_last_answer(machine: Machine) -> None:
     client = machine.rpc(
         *machine.script({"match": "slow", **SLOW}, {"reply": [{"text": "quick"}], "times": 0})

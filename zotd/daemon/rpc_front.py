@@ -185,7 +185,7 @@ class RpcFront:
             left -= 1
             if answer.reply is not None:
                 replies.append(answer.reply)
-            if left and answer.reply is not None and "result" in answer.reply:
+            if left and not answer.patient:
                 answer.afterwards()
             else:
                 late.append(answer)
@@ -242,7 +242,7 @@ class RpcFront:
             return Answer(self._peer.cancel(request.id), call.action)
         if (turn_id := response.get("result", {}).get("turn_id")) is not None:
             self._accepted.append((request.params.get("session_id", ""), turn_id))
-        return Answer(self._closed_reply(request, response), call.action)
+        return Answer(self._closed_reply(request, response), call.action, patient="error" in response)
 
     def _closed_reply(self, request: Request, response: dict[str, Any]) -> dict[str, Any] | None:
         """The dispatcher's response in our words; what exceptions say never leaves."""
@@ -259,10 +259,11 @@ class RpcFront:
 
 
 class Answer(NamedTuple):
-    """What is sent, and what happens once it is on its way."""
+    """What is sent, and what happens once it is on its way; `patient`: once the rest of its batch is, too."""
 
     reply: dict[str, Any] | None
     action: Callable[[], object] | None = None
+    patient: bool = False
 
     def afterwards(self) -> None:
         if self.action is not None:
