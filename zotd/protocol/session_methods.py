@@ -83,11 +83,13 @@ class SessionState(SessionRef, frozen=True, kw_only=True):
 
 
 class SessionMessages(SessionRef, frozen=True, kw_only=True):
-    """A page of the conversation.
+    """A page of the conversation, as much of it as fits one frame.
+
+    A message that alone is too large for that has words in place of its pictures, or of all.
 
     session_id: whose.
     since: only messages after this message_id; from the start when absent.
-    limit: messages at most; all when absent.
+    limit: messages at most; as many as fit when absent.
 
     Example: {"session_id":"8f37d5f6","limit":1}
     """
