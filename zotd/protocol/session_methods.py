@@ -13,10 +13,7 @@ from zotd.protocol.session import Approval, SessionInfo
 ReasoningLevel: TypeAlias = Literal[
     "off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum"
 ]
-
-
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
-"""Of which there is at least one."""
 
 
 class SessionNew(Params, frozen=True, kw_only=True):
