@@ -200,8 +200,12 @@ class _Gate:
         size, mask = header[1] & 0x7F, header[-4:] if header[1] & 0x80 else b""
         if size > 125:
             size = int.from_bytes(header[2 : len(header) - len(mask)], "big")
-        # A control frame that is too long is a fault of the client's that the protocol knows, at its header.
-        if header[0] & _CONTROL or not self._limit < size <= self._incredible:
+        if header[0] & _CONTROL and size > 125:
+            # A fault of the client's, which the protocol would see behind the payload only: without the bit
+            # that says it is whole, such a frame is as wrong at once.
+            self._dropping = size
+            return bytes((header[0] & 0x7F, header[1] & 0x80)) + mask, b""
+        if not self._limit < size <= self._incredible:
             self._passing = size
             return header, b""
         self._dropping = size
