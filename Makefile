@@ -38,8 +38,9 @@ check: setup
 	$(BIN)/python -m zotd.schema --check
 	$(BIN)/python docs/limits.py --check
 
+# Three processes: tests mostly wait for processes of their own. A file stays in one of them.
 test: setup jq node
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" -n 3 --dist loadfile
 
 test-long: setup jq node chromium
 	$(BIN)/python -m pytest -m long

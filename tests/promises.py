@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,10 @@ def is_whole(config: pytest.Config) -> bool:
 
 
 class Report:
-    """Looks at all that was collected, before anything is deselected, and speaks at the end of the run."""
+    """Looks at all that was collected, before anything is deselected, and speaks at the end of the run.
+
+    Where several processes run the tests, each collects them all, and what one of them found is told.
+    """
 
     def __init__(self, page: Path) -> None:
         self._page = page
@@ -57,8 +61,15 @@ class Report:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self._wrong and exitstatus == pytest.ExitCode.OK:
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output["promises"] = self._lines, self._wrong
+        elif self._wrong and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A process that ran tests has ended."""
+        self._lines, self._wrong = getattr(node, "workeroutput", {}).get("promises", (self._lines, self._wrong))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self._lines:

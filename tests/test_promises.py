@@ -60,6 +60,18 @@ def test_a_promise_without_a_test_is_named_and_fails_the_run(project: Path) -> N
     assert code == 1
 
 
+def test_processes_that_share_the_tests_report_as_one(project: Path) -> None:
+    add(project, "one", '"S1"')
+    shared = ["-p", "xdist", "-n", "2", "-m", "not long"]
+    code, said = run(project, *shared)
+    assert "promises without a test: S2" in said
+    assert code == 1
+    add(project, "two", '"S2"')
+    code, said = run(project, *shared)
+    assert said.count("promises without a test: none") == 1
+    assert code == 0
+
+
 def test_a_whole_run_says_that_nothing_is_missing(project: Path) -> None:
     add(project, "both", '"S1", "S2"')
     code, said = run(project)

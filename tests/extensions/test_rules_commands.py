@@ -244,7 +244,7 @@ async def test_clearing_the_session_clears_notes(stage: Stage) -> None:
     async with play(stage) as scene:
         peer.say(type="notify", message="one")
         await scene.viewer.sees("ext_notify")
-        assert scene.session.clear()
+        scene.session.clear()()
         assert standing(scene.viewer) == []
 
 
@@ -287,7 +287,7 @@ async def test_a_failed_start_stays_visible_through_prompts_until_it_is_cleared(
         assert failure.startswith("extension broken exited: exit status 7 before hello (log: ")
         assert standing(scene.attach()) == [failure]
         assert not any("exit status" in message.text for message in scene.script.requests[-1].messages)
-        scene.session.clear()
+        scene.session.clear()()
         assert standing(scene.viewer) == []
 
 
