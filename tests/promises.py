@@ -69,7 +69,9 @@ class Report:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A process that ran tests has ended."""
-        self._lines, self._wrong = getattr(node, "workeroutput", {}).get("promises", (self._lines, self._wrong))
+        self._lines, self._wrong = getattr(node, "workeroutput", {}).get(
+            "promises", (self._lines, self._wrong)
+        )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self._lines:
