@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zotd.agent.ports import NotKept, Tool
+from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
 from zotd.base.memory import GiveBack
 from zotd.base.tasks import Tasks
@@ -16,17 +16,16 @@ from zotd.daemon.answering import answering, model_of
 from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
+from zotd.daemon.opened import Opened, selected
 from zotd.daemon.refused import Refused
 from zotd.daemon.reopening import Reopening
 from zotd.daemon.session import Session
-from zotd.daemon.spec import SessionSpec, chosen
+from zotd.daemon.spec import SessionSpec
 from zotd.daemon.trusting import is_trusted, looked_up
-from zotd.extensions.discovery import Discovery
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
 from zotd.protocol.events import ExtNotify
-from zotd.providers.catalog import BadChoice
 from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
 from zotd.store.errors import OpenAlready
@@ -52,8 +51,7 @@ class Sessions:
         self._shared: SharedExtensions | None = None
         self._over = False
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._open: dict[str, tuple[Session, SessionSpec, list[Tool]]] = {}
-        self._briefings: dict[str, Briefing] = {}
+        self._open: dict[str, Opened] = {}
         self._stores: dict[Path, SessionStore] = {}
         self._replay = Budget(limits.replay_bytes_of_all)
         self._memory = GiveBack(limits.give_back_s, self._busy)
@@ -102,14 +100,14 @@ class Sessions:
         kept = undo_path(beginning.path) if beginning.path is not None else None
         changes = Changes(spec.cwd, self._limits, kept)
         builtin = [*builtin_tools(spec.cwd, spec.environ, self._limits, changes), SkillTool(briefing)]
-        tools = _selected(builtin, spec.tools)
+        tools = selected(builtin, spec.tools)
         beginning.name_model(spec, choice.provider, choice.model)
         session = Session(
             session_id=beginning.session_id,
             cwd=spec.cwd,
             provider=choice.provider,
-            model=model_of(choice, provider, spec, briefing.prompt(tools.values(), able=choice.tools)),
-            tools={tool.name: tool for tool in briefing.offered(tools.values())},
+            model=model_of(choice, provider, spec, briefing.prompt(tools, able=choice.tools)),
+            tools={tool.name: tool for tool in briefing.offered(tools)},
             limits=self._limits,
             max_steps=spec.max_steps or self._limits.max_steps,
             tasks=self._tasks,
@@ -122,18 +120,19 @@ class Sessions:
             session.toolbox.activate(beginning.saved.added_tools)
         for prompt in beginning.keyed():
             session.turns.remember_ended(*prompt)
-        self._open[session.id] = (session, replace(spec, saved=session.path), builtin)
-        self._briefings[session.id] = briefing
+        spec = replace(spec, saved=session.path)
+        self._open[session.id] = Opened(session, spec, builtin, briefing, self._limits)
         return session
 
     def start(self, session: Session) -> None:
         """Begin loading the session's extensions, once whoever wants their notes is attached."""
-        _, spec, _ = self._open[session.id]
+        opened = self._open[session.id]
+        spec = opened.spec
         around = Surroundings(
             spec.home, spec.cwd, spec.environ, session.provider, session.model.id, session.id
         )
         host = ExtensionHost(
-            lambda: self._discover(session, spec),
+            opened.discover,
             around,
             surface=session,
             toolbox=session.toolbox,
@@ -154,73 +153,15 @@ class Sessions:
             self._shared = SharedExtensions(self._limits, self._tasks)
         return self._shared
 
-    async def _discover(self, session: Session, spec: SessionSpec) -> Discovery:
-        """What its host is to load; the model is told of the rest of what they and the folder bring."""
-        if session.id in self._open:
-            spec = self.spec_of(session)
-        found = extensions_of(self._trusting(session, spec))
-        if (briefing := self._briefings.get(session.id)) is not None:
-            # A folder may bring a thousand files: other sessions must not wait for them.
-            read = partial(briefing.read, found.found)
-            complaints = await asyncio.to_thread(read) if briefing.has_skills(found.found) else read()
-            if session.id in self._open:
-                self._brief(session, complaints)
-        return found
-
-    def _trusting(self, session: Session, spec: SessionSpec) -> SessionSpec:
-        """The spec with what is said of its folder now; the session's clients are told when that is new."""
-        spec, complaint = looked_up(spec)
-        if complaint:
-            session.publish(ExtNotify(extension="zotd", level="warn", message=printable(complaint)))
-        if session.id in self._open and spec.trusted != session.trusted:
-            _, current, builtin = self._open[session.id]
-            session.trusted = spec.trusted
-            self._open[session.id] = (session, replace(current, trusted=spec.trusted), builtin)
-            session.tasks.create_task(self._tell_trust(session), name="news of trust")
-        return spec
-
-    async def _tell_trust(self, session: Session) -> None:
-        """Once the extensions are there that may run now: the news has them."""
-        await session.loaded()
-        if session.id in self._open:
-            session.changed()
-
     def ask_trust(self, session: Session) -> None:
         """From its next load of extensions on, those of its folder wait for trust: an editor has it done."""
-        _, spec, builtin = self._open[session.id]
-        self._open[session.id] = (session, replace(spec, asks_trust=True), builtin)
+        self._open[session.id].ask_trust()
 
     def trust_changed(self) -> None:
         """The user has said something of a folder: sessions for which that is news load extensions anew."""
-        for session, spec, _ in self._open.values():
-            if session.host is not None and looked_up(spec)[0].trusted != session.trusted:
-                self._tasks.create_task(self._reload(session, spec), name="reload after news of trust")
-
-    async def _reload(self, session: Session, spec: SessionSpec) -> None:
-        """Again, if it was only another's reload, which had read what was said before."""
-        for _ in range(2):
-            await session.reload()
-            if session.id not in self._open or looked_up(spec)[0].trusted == session.trusted:
-                return
-
-    def _brief(self, session: Session, complaints: list[str]) -> None:
-        """Skills and instructions were read again: from its next call on the model knows them."""
-        briefing, (_, spec, builtin) = self._briefings[session.id], self._open[session.id]
-        told = complaints[: self._limits.complaints_told]
-        if left := len(complaints) - len(told):
-            told.append(f"{left} more files of this folder cannot be used; skill/list names them")
-        for complaint in told:
-            session.publish(ExtNotify(extension="zotd", level="warn", message=complaint))
-        tools = _selected(builtin, spec.tools).values()
-        offered = briefing.offered(tools)
-        for tool in tools:
-            if tool.name == SkillTool.name:
-                if tool in offered:
-                    session.toolbox.add(tool)
-                else:
-                    session.toolbox.remove(tool.name)
-        system = briefing.prompt(tools, able=session.model.tools)
-        session.model = replace(session.model, system=system)
+        for opened in self._open.values():
+            if opened.trust_is_news():
+                self._tasks.create_task(opened.reload(), name="reload after news of trust")
 
     def start_once(self, session: Session) -> None:
         """As `start`, for a session that others may have started, or closed, meanwhile."""
@@ -232,7 +173,7 @@ class Sessions:
 
     def all(self) -> list[Session]:
         """The open sessions."""
-        return [session for session, _, _ in self._open.values()]
+        return [opened.session for opened in self._open.values()]
 
     def at(self, path: Path) -> Session | None:
         """The open session that is saved in a file, or will be."""
@@ -241,17 +182,17 @@ class Sessions:
         return next((one for one, log in logs if log is not None and log.path.resolve() == real), None)
 
     def get(self, session_id: str) -> Session | None:
-        entry = self._open.get(session_id)
-        return entry[0] if entry is not None else None
+        opened = self._open.get(session_id)
+        return opened.session if opened is not None else None
 
     def spec_of(self, session: Session) -> SessionSpec:
         """What an open session was made from."""
-        return self._open[session.id][1]
+        return self._open[session.id].spec
 
     async def skills(self, session: Session | None, spec: SessionSpec) -> Skills:
         """What the model of an open session can load; without one, what a session of `spec` would have."""
         if session is not None:
-            return self._briefings[session.id].skills
+            return self._open[session.id].briefing.skills
         found = extensions_of(spec).found
         return await asyncio.to_thread(skills_of, spec, found, self._limits)
 
@@ -267,27 +208,11 @@ class Sessions:
 
         model: empty for the provider's first one. The caller tells of it: `changed`. Raises as `open` does.
         """
-        _, spec, builtin = self._open[session.id]
-        provider, current = provider or session.provider, session.model.provider
-        if provider != session.provider:
-            spec = replace(spec, given_to=spec.given_to or session.provider)
-        spec = replace(spec, provider=provider, model=model, reasoning=session.model.reasoning)
-        choice = chosen(spec)
-        # A model file is a process of its own; elsewhere one provider serves every model of its API.
-        if choice.provider != current.id or choice.weights is not None:
-            current = self._providers.open(choice, spec.script if choice.provider == "scripted" else None)
-        tools = _selected(builtin, spec.tools).values()
-        system = self._briefings[session.id].prompt(tools, able=choice.tools)
-        session.provider, session.model = choice.provider, model_of(choice, current, spec, system)
-        self._open[session.id] = (session, spec, builtin)
-        _write_down_model(session)
-        if session.host is not None:
-            session.host.use_model(session.provider, session.model.id)
+        self._open[session.id].set_model(self._providers, model, provider)
 
     def set_reasoning(self, session: Session, level: str) -> None:
         """Another level of reasoning, empty for off, from the next call of a model on."""
-        session.model = replace(session.model, reasoning=level)
-        _write_down_model(session)
+        self._open[session.id].set_reasoning(level)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:
         """A client has gone. A private session ends with it, and tells it how; another one goes on."""
@@ -343,25 +268,22 @@ class Sessions:
     def _close_of(self, session: Session, reason: End | None = None) -> asyncio.Task[NotKept | None] | None:
         """What closes a session: begun here and now, or by somebody else before."""
         if self.get(session.id) is session:
-            _, spec, builtin = self._open.pop(session.id)
+            opened = self._open.pop(session.id)
             self._stay(session)
             session.refuse()
-            closing = self._close(session, spec, builtin, reason)
+            closing = self._close(opened, reason)
             self.saved.closing[session] = task = self._tasks.create_task(closing, name="close of a session")
             task.add_done_callback(lambda _: self.saved.closing.pop(session))
         return self.saved.closing.get(session)
 
-    async def _close(
-        self, session: Session, spec: SessionSpec, builtin: list[Tool], reason: End | None
-    ) -> NotKept | None:
+    async def _close(self, opened: Opened, reason: End | None) -> NotKept | None:
         """Returns what of a deleted session could not be taken away."""
-        log = session.log
+        session, log = opened.session, opened.session.log
         saved = log is not None and log.saved
         try:
             await session.close(reason)
         finally:
-            del self._briefings[session.id]
-            await close_tools(builtin)
+            await close_tools(opened.builtin)
             self._memory.soon()
         if log is not None and log.removed:
             try:
@@ -369,7 +291,7 @@ class Sessions:
             except OSError as error:
                 return NotKept(undo_path(log.path), error.strerror or str(error))
         elif saved:
-            self.saved.remember(session, spec)
+            self.saved.remember(session, opened.spec)
         return None
 
     async def close_all(self) -> None:
@@ -382,19 +304,3 @@ class Sessions:
         await self.saved.closed()
         self._memory.cancel()
         await self._providers.close()
-
-
-def _write_down_model(session: Session) -> None:
-    """Before anybody is told: whoever was is told the same after a restart."""
-    if session.log is not None:
-        session.log.use(session.provider, session.model.id, session.model.reasoning)
-
-
-def _selected(tools: list[Tool], names: tuple[str, ...] | None) -> dict[str, Tool]:
-    available = {tool.name: tool for tool in tools}
-    if names is None:
-        return available
-    for at, name in enumerate(names):
-        if name not in available:
-            raise BadChoice(f"no tool is named {name!r}; there are: {', '.join(available)}", f"tools[{at}]")
-    return {name: available[name] for name in names}
