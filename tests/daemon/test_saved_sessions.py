@@ -406,20 +406,24 @@ def test_what_cannot_be_written_down_changes_nothing(machine: Machine) -> None:
     session_id = client.session()
     turn(client, session_id, "hello")
     [path] = files(machine)
+    before = client.call("session/state", session_id=session_id)["session"]
     aside = path.rename(machine.root / "aside")
-    path.mkdir()
+    path.write_bytes(aside.read_bytes())
     for method, params in (
         ("session/clear", {}),
         ("session/rename", {"title": "new"}),
+        ("session/set", {"reasoning": "high"}),
+        ("session/set", {"model": "another", "reasoning": "low"}),
+        ("session/fork", {"message_id": 2}),
         ("session/delete", {}),
     ):
         error = client.error(method, session_id=session_id, **params)
         assert error["data"]["kind"] == "storage", method
-    state = client.call("session/state", session_id=session_id)["session"]
-    assert (state.get("title"), state["message_count"]) == (None, 2)
-    path.rmdir()
+    assert client.call("session/state", session_id=session_id)["session"] == before
+    assert path.read_bytes() == aside.read_bytes()
     aside.rename(path)
     assert turn(client, session_id, "go on")["text"] == "You said: go on"
     assert [row["type"] for row in rows(path)].count("rename") == 0
+    assert [row["type"] for row in rows(path)].count("model") == 0
     client.call("session/delete", session_id=session_id)
     assert not path.parent.exists()

@@ -187,6 +187,20 @@ def test_what_is_no_session_is_refused_by_name(tmp_path: Path) -> None:
     assert (tmp_path / "other.jsonl").read_text() == '{"type":"theme"}\n'
 
 
+def test_a_change_of_the_model_that_cannot_be_written_never_is(tmp_path: Path) -> None:
+    log = new(path := tmp_path / "a.jsonl")
+    log.message(said("one"))
+    aside = path.rename(tmp_path / "aside")
+    with pytest.raises(NotKept):
+        log.use("scripted", "m", "low")
+    aside.rename(path)
+    log.message(said("two"))
+    assert kinds(path) == ["meta", "message", "message"]
+    log.use("scripted", "m", "low")
+    assert kinds(path)[-1] == "model"
+    log.close()
+
+
 def test_a_change_of_the_model_is_written_once(tmp_path: Path) -> None:
     log = new(path := tmp_path / "a.jsonl")
     log.message(said("one"))
@@ -271,10 +285,10 @@ def test_what_comes_after_the_end_makes_no_file(tmp_path: Path, written: bool) -
     before = path.read_bytes() if written else b""
     path.unlink(missing_ok=True)
     message = partial(log.message, said("late"))
-    for late in (message, partial(log.rename, "late"), partial(log.compaction, [])):
+    use = partial(log.use, "scripted", "late", "")
+    for late in (message, partial(log.rename, "late"), partial(log.compaction, []), use):
         with pytest.raises(NotKept, match="closed"):
             late()
-    log.use("scripted", "late", "")
     log.flush()
     assert not path.exists()
     assert bool(before) is written
@@ -305,6 +319,11 @@ def test_a_file_that_cannot_be_removed_goes_on(tmp_path: Path) -> None:
     with pytest.raises(NotKept):
         log.remove()
     path.rmdir()
+    path.write_text("another's")
+    for refused in (log.remove, log.check_place):
+        with pytest.raises(NotKept, match="another file was put in its place"):
+            refused()
+    assert path.read_text() == "another's"
     aside.rename(path)
     log.message(said("two"))
     log.close()

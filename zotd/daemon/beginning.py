@@ -63,7 +63,7 @@ class Beginning:
     def name_model(self, spec: SessionSpec, provider: str, model: str) -> None:
         """Who answers: a new file begins with it, one that goes on has it from here on."""
         if self.log is not None:
-            self.log.use(provider, model, spec.reasoning)
+            self.log.use_later(provider, model, spec.reasoning)
         elif self.path is not None:
             meta = {
                 "id": self.session_id,

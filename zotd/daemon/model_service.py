@@ -10,7 +10,7 @@ from msgspec.structs import replace as with_fields
 
 from zotd.agent.ports import ProviderError
 from zotd.base.reasoning import SAME
-from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
+from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec, access, chosen
 from zotd.protocol import project_methods as m
@@ -24,16 +24,17 @@ from zotd.providers.unavailable import Unavailable
 async def session_set(caller: Caller, params: s.SessionSet) -> Then:
     session = session_of(caller, params)
     provider, model = params.provider or "", params.model or ""
+    reasoning = SAME.get(params.reasoning, params.reasoning) if params.reasoning is not None else None
     if provider or model:
         try:
-            caller.sessions.set_model(session, model, provider)
+            caller.sessions.set_model(session, model, provider, reasoning)
         except NoCredentials as missing:
             raise Refused(str(missing), kind="provider_auth") from None
         except (BadChoice, ProviderError) as wrong:
             where = "$.provider" if provider and (not model or provider not in PROVIDERS) else "$.model"
             raise Refused(f"{where}: {wrong}", kind="invalid_params") from None
-    if params.reasoning is not None:
-        caller.sessions.set_reasoning(session, SAME.get(params.reasoning, params.reasoning))
+    elif reasoning is not None:
+        caller.sessions.set_reasoning(session, reasoning)
     # The news of it follows the answer.
     now = with_fields(
         session.info(),
@@ -127,7 +128,7 @@ def _runtime_is_there() -> bool:
 
 
 MODEL_METHODS: dict[str, Method] = {
-    "session/set": session_set,
+    "session/set": translated(session_set),
     "model/list": model_list,
     "provider/list": provider_list,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
+from zotd.agent.loop import Model
 from zotd.agent.ports import Tool
 from zotd.base.limits import Limits
 from zotd.daemon.answering import model_of
@@ -77,34 +78,41 @@ class Opened:
 
     # What its model is and knows
 
-    def set_model(self, providers: Providers, model: str, provider: str) -> None:
-        """Another model, of another provider where one is named, from the next call of a model on."""
+    def set_model(
+        self, providers: Providers, model: str, provider: str, reasoning: str | None = None
+    ) -> None:
+        """Another model, of another provider where one is named, from the next call of a model on.
+
+        reasoning: another level of it too, None for the same one. Raises NotKept, and then nothing changes.
+        """
         session, spec = self.session, self.spec
         provider, current = provider or session.provider, session.model.provider
         if provider != session.provider:
             spec = replace(spec, given_to=spec.given_to or session.provider)
-        spec = replace(spec, provider=provider, model=model, reasoning=session.model.reasoning)
+        if reasoning is None:
+            reasoning = session.model.reasoning
+        spec = replace(spec, provider=provider, model=model, reasoning=reasoning)
         choice = chosen(spec)
         # A model file is a process of its own; elsewhere one provider serves every model of its API.
         if choice.provider != current.id or choice.weights is not None:
             current = providers.open(choice, spec.script if choice.provider == "scripted" else None)
         system = self.briefing.prompt(self._tools(), able=choice.tools)
-        session.provider, session.model = choice.provider, model_of(choice, current, spec, system)
-        self.spec = spec
-        self._write_down_model()
+        chosen_model = model_of(choice, current, spec, system)
+        self._write_down(choice.provider, chosen_model)
+        session.provider, session.model, self.spec = choice.provider, chosen_model, spec
         if session.host is not None:
             session.host.use_model(session.provider, session.model.id)
 
     def set_reasoning(self, level: str) -> None:
-        """Another level of reasoning, empty for off, from the next call of a model on."""
-        self.session.model = replace(self.session.model, reasoning=level)
-        self._write_down_model()
+        """Another level of reasoning, empty for off, from the next call of a model on. Raises NotKept."""
+        model = replace(self.session.model, reasoning=level)
+        self._write_down(self.session.provider, model)
+        self.session.model = model
 
-    def _write_down_model(self) -> None:
-        """Before anybody is told: whoever was is told the same after a restart."""
-        session = self.session
-        if session.log is not None:
-            session.log.use(session.provider, session.model.id, session.model.reasoning)
+    def _write_down(self, provider: str, model: Model) -> None:
+        """Before anybody is told: whoever was is told the same after a restart. Raises NotKept."""
+        if self.session.log is not None:
+            self.session.log.use(provider, model.id, model.reasoning)
 
     def _brief(self, complaints: list[str]) -> None:
         """Skills and instructions were read again: from its next call on the model knows them."""

@@ -38,7 +38,7 @@ async def session_load(caller: Caller, params: s.SessionLoad) -> Then:
 
 
 def joined(caller: Caller, session: Session) -> Then:
-    """The answer that has a session, and the caller attached to it; its extensions start if they are not.
+    """The answer that has a session, and the caller attached to it.
 
     The caller sees what follows the picture in the answer, also what comes before it was sent.
     """
@@ -47,7 +47,6 @@ def joined(caller: Caller, session: Session) -> Then:
     def begin() -> None:
         if not caller.sees(session):
             caller.attach(session, picture.next_seq - 1)
-        caller.sessions.start_once(session)
 
     return Then(s.SessionResult(session=picture), begin)
 
@@ -135,6 +134,7 @@ async def session_fork(caller: Caller, params: s.SessionFork) -> Then:
             if found.log is None or not found.log.saved:
                 return joined(caller, _fork_unsaved(caller, found, spec, params.message_id))
             found.log.flush()
+            found.log.check_place()
             path = found.log.path
         else:
             spec, path = caller.spec, found

@@ -25,7 +25,6 @@ from zotd.daemon.trusting import is_trusted, looked_up
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
-from zotd.protocol.events import ExtNotify
 from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
 from zotd.store.errors import OpenAlready
@@ -34,7 +33,6 @@ from zotd.store.ring import Budget
 from zotd.tools import builtin_tools, close_tools
 from zotd.tools.changes import Changes
 from zotd.tools.skill import SkillTool
-from zotd.tools.typed import printable
 
 if TYPE_CHECKING:
     from zotd.extensions.shared import SharedExtensions
@@ -68,8 +66,10 @@ class Sessions:
         return self._stores[home]
 
     def open(self, spec: SessionSpec, *, late: bool = False) -> Session:
-        """A session: a new one, or one that goes on from the file that the spec names. `start` loads its
-        extensions; prompts wait for them.
+        """A session: a new one, or one that goes on from the file that the spec names.
+
+        Its extensions start as soon as this turn of the event loop is over: who attaches to it before that
+        sees all that they say. Prompts wait for them, whoever sends one.
 
         late: missing credentials, and a saved session's provider that cannot be used, fail the first turn,
         not this call, so that a client can still mend it.
@@ -121,12 +121,12 @@ class Sessions:
         for prompt in beginning.keyed():
             session.turns.remember_ended(*prompt)
         spec = replace(spec, saved=session.path)
-        self._open[session.id] = Opened(session, spec, builtin, briefing, self._limits)
+        self._open[session.id] = opened = Opened(session, spec, builtin, briefing, self._limits)
+        self._start(session, opened)
         return session
 
-    def start(self, session: Session) -> None:
-        """Begin loading the session's extensions, once whoever wants their notes is attached."""
-        opened = self._open[session.id]
+    def _start(self, session: Session, opened: Opened) -> None:
+        """Give the session its extensions, and have them loaded."""
         spec = opened.spec
         around = Surroundings(
             spec.home, spec.cwd, spec.environ, session.provider, session.model.id, session.id
@@ -141,8 +141,6 @@ class Sessions:
             shared=self._sharing,
         )
         session.connect(host)
-        for complaint in session.complaints:
-            session.publish(ExtNotify(extension="zotd", level="warn", message=printable(complaint)))
         session.loading = session.tasks.create_task(session.load(), name="start of extensions")
 
     def _sharing(self) -> SharedExtensions:
@@ -162,11 +160,6 @@ class Sessions:
         for opened in self._open.values():
             if opened.trust_is_news():
                 self._tasks.create_task(opened.reload(), name="reload after news of trust")
-
-    def start_once(self, session: Session) -> None:
-        """As `start`, for a session that others may have started, or closed, meanwhile."""
-        if self.get(session.id) is session and session.host is None:
-            self.start(session)
 
     def _busy(self) -> bool:
         return any(session.busy for session in self.all())
@@ -203,15 +196,18 @@ class Sessions:
         found = [(located.name, located.directory) for located in extensions_of(spec).found]
         return await asyncio.to_thread(find_themes, spec.home, found, self._limits.theme_bytes)
 
-    def set_model(self, session: Session, model: str, provider: str = "") -> None:
+    def set_model(
+        self, session: Session, model: str, provider: str = "", reasoning: str | None = None
+    ) -> None:
         """Another model, of another provider where one is named, from the next call of a model on.
 
-        model: empty for the provider's first one. The caller tells of it: `changed`. Raises as `open` does.
+        model: empty for the provider's first one. reasoning: None for the same level. The caller tells of it:
+        `changed`. Raises as `open` does, and NotKept.
         """
-        self._open[session.id].set_model(self._providers, model, provider)
+        self._open[session.id].set_model(self._providers, model, provider, reasoning)
 
     def set_reasoning(self, session: Session, level: str) -> None:
-        """Another level of reasoning, empty for off, from the next call of a model on."""
+        """Another level of reasoning, empty for off, from the next call of a model on. Raises NotKept."""
         self._open[session.id].set_reasoning(level)
 
     async def leave(self, session: Session, client: Client, *, private: bool) -> None:

@@ -118,9 +118,13 @@ def _set_reasoning(front: ZotFront, command: Command, session: Session) -> None:
     if level not in ("", *LEVELS):
         front.refuse(command, f"reasoning must be one of {', '.join(LEVELS)}, got {level!r}")
         return
-    front.desk.set_reasoning(session, SAME.get(level, level))
-    front.reply(command, {"reasoning": session.model.reasoning})
-    session.changed()
+    try:
+        front.desk.set_reasoning(session, SAME.get(level, level))
+    except NotKept as no:
+        front.refuse(command, str(no))
+    else:
+        front.reply(command, {"reasoning": session.model.reasoning})
+        session.changed()
 
 
 async def _get_commands(front: ZotFront, command: Command, session: Session) -> None:

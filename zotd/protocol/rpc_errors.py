@@ -80,7 +80,7 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "session/export": ("session_not_found", "bad_session_file", "storage"),
     "session/import": ("bad_session_file", "storage"),
     "session/compact": ("session_not_found", "busy", "provider_auth"),
-    "session/set": ("session_not_found", "provider_auth", "unsupported"),
+    "session/set": ("session_not_found", "provider_auth", "unsupported", "storage"),
     "session/state": ("session_not_found",),
     "session/messages": ("session_not_found",),
     "turn/start": ("session_not_found", "busy", "provider_auth", "unsupported"),

@@ -55,7 +55,7 @@ class SessionLog:
         log = cls(path, limits or Limits())
         log._pending.append(_line(rows.meta_row(meta)))
         log._model = (meta["provider"], meta["model"], "")
-        log.use(*log._model[:2], reasoning)
+        log.use_later(*log._model[:2], reasoning)
         return log
 
     @classmethod
@@ -106,12 +106,16 @@ class SessionLog:
         self._put(rows.rename_row(title), or_never=True)
 
     def use(self, provider: str, model: str, reasoning: str) -> None:
-        """What answers from now on, unless the file says so. Raises nothing: the next row tries again."""
+        """What answers from now on, unless the file says so. Raises NotKept, and then it is never written."""
+        if self._model != (provider, model, reasoning):
+            self._put(rows.model_row(provider, model, reasoning), or_never=True)
+            self._model = (provider, model, reasoning)
+
+    def use_later(self, provider: str, model: str, reasoning: str) -> None:
+        """As `use`, with a row that is written with the next one."""
         if self._model != (provider, model, reasoning):
             self._model = (provider, model, reasoning)
             self._pending.append(_line(rows.model_row(provider, model, reasoning)))
-            with suppress(NotKept):
-                self.flush()
 
     def later(self, message: Message) -> None:
         """A row that is written with the next one."""
@@ -121,6 +125,14 @@ class SessionLog:
         """Write what waits, if there is a file. Raises NotKept."""
         if self.saved and self._pending:
             self._flush()
+
+    def check_place(self) -> None:
+        """Raises NotKept where the path leads to another file by now, or to none."""
+        try:
+            if self.saved:
+                self._check_place()
+        except OSError as error:
+            raise NotKept(self.path, error.strerror or str(error)) from None
 
     def close(self) -> None:
         """Let others have the file. What could not be written is tried once more. Raises nothing.
@@ -140,14 +152,17 @@ class SessionLog:
         return self._removed
 
     def remove(self) -> None:
-        """Take the file away, if there is one. Raises NotKept, and then all stays as it was.
+        """Take the file away, if there is one. Raises NotKept, and then all stays as it was; so does a file
+        that somebody put in its place.
 
         What comes from now on is to be nowhere, and is dropped. What belongs to the file stays for
         `remove_beside`.
         """
         if self._handle >= 0:
             try:
-                self.path.resolve().unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    self._check_place()
+                    self.path.resolve().unlink()
             except (OSError, RuntimeError) as error:
                 raise NotKept(self.path, getattr(error, "strerror", None) or str(error)) from None
         self._removed = True
@@ -177,6 +192,7 @@ class SessionLog:
             if not self._writable:
                 self._reopen()
             self._check_place()
+            self._check_size()
             self._mend()
             self._append(self._pending)
         except OSError as error:
@@ -197,11 +213,13 @@ class SessionLog:
             raise OSError(errno.ENOENT, "it was removed while the session had it open") from gone
         if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
             raise OSError(errno.ESTALE, "another file was put in its place while the session had it open")
-        if mine.st_size < self._size:
+
+    def _check_size(self) -> None:
+        """Whether all that was written is still there. Raises OSError."""
+        if (size := os.fstat(self._handle).st_size) < self._size:
             raise OSError(
                 errno.ESTALE,
-                f"another program has cut it from {self._size} bytes to {mine.st_size} "
-                "while the session had it open",
+                f"another program has cut it from {self._size} bytes to {size} while the session had it open",
             )
 
     def _append(self, lines: list[bytes]) -> None:
