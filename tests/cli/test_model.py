@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from zotd.cli.model import _largest
 from zotd.providers.weights import KNOWN
 
 (SMOLLM2,) = (row for row in KNOWN if row.id == "smollm2")
@@ -87,6 +90,24 @@ def test_an_interrupted_install_leaves_nothing(tmp_path: Path, sign: signal.Sign
     assert process.returncode == 130
     assert "interrupted; nothing was installed" in stderr
     assert left_in(tmp_path) == []
+
+
+def test_a_directory_that_pip_removes_meanwhile_does_not_fail_the_install(tmp_path: Path) -> None:
+    (tmp_path / "arrived").write_bytes(b"12345")
+    looked = threading.Event()
+
+    def unpack() -> None:
+        while not looked.is_set():
+            (tmp_path / "pip-unpack" / "deep").mkdir(parents=True)
+            shutil.rmtree(tmp_path / "pip-unpack")
+
+    pip = threading.Thread(target=unpack)
+    pip.start()
+    try:
+        assert {_largest(tmp_path) for _ in range(500)} == {5}
+    finally:
+        looked.set()
+        pip.join()
 
 
 def test_what_is_installed_already_is_not_fetched_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -164,13 +165,12 @@ def _sync(sink: IO[bytes]) -> None:
 
 
 def _largest(folder: Path) -> int:
-    """Bytes of the biggest file below `folder`: what has arrived so far."""
+    """Bytes of the biggest file below `folder`: what has arrived so far. pip moves and removes meanwhile."""
     sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:  # pip moved it between the two calls
-            continue
+    for directory, _, names in os.walk(folder):  # which passes over a directory that is gone
+        for name in names:
+            with suppress(OSError):
+                sizes.append(os.stat(os.path.join(directory, name)).st_size)
     return max(sizes)
 
 
