@@ -170,7 +170,7 @@ def _largest(folder: Path) -> int:
     for directory, _, names in os.walk(folder):  # which passes over a directory that is gone
         for name in names:
             with suppress(OSError):
-                sizes.append(os.stat(os.path.join(directory, name)).st_size)
+                sizes.append(Path(directory, name).stat().st_size)
     return max(sizes)
 
 
