@@ -184,7 +184,6 @@ async def deciding(directories: list[str], home: Path) -> tuple[float, float]:
     async with Independent() as tasks:
         sessions = Sessions(limits, tasks, Providers(limits))
         session = sessions.open(spec)
-        sessions.start(session)
         await session.loaded()
         assert session.host is not None
         bare = Bare(directories)

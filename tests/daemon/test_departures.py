@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.daemon.houses import Visitor
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent
 from zotd.cli.agents import Agents
@@ -21,6 +23,7 @@ from zotd.cli.flags import Flags
 from zotd.cli.serve import Server
 from zotd.daemon.connection import Connection
 from zotd.daemon.server import FileOutlet
+from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 
@@ -102,6 +105,73 @@ def request(method: str, **params: Any) -> dict[str, Any]:
 
 
 HELLO = request("initialize", protocol_version=1)
+
+GUARD = """
+import json, sys
+def send(**frame):
+    print(json.dumps(frame), flush=True)
+send(type="hello", name="guard", version="1")
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "hello_ack":
+        send(type="subscribe", intercept=["turn_start"])
+        send(type="ready")
+    elif frame["type"] == "event_intercept":
+        send(type="event_intercept_response", id=frame["id"], block=True, reason="closed at night")
+    elif frame["type"] == "shutdown":
+        break
+"""
+
+
+@pytest.fixture
+def guarded(spec: SessionSpec, tmp_path: Path) -> SessionSpec:
+    """A spec whose sessions have an extension that lets no prompt pass."""
+    folder = tmp_path / "guard"
+    folder.mkdir()
+    (folder / "main.py").write_text(GUARD)
+    manifest = {"name": "guard", "version": "1", "exec": sys.executable, "args": ["main.py"]}
+    (folder / "extension.json").write_text(json.dumps(manifest))
+    return replace(spec, extensions=(folder,))
+
+
+async def is_guarded(session: Session) -> bool:
+    """Whether a prompt of whoever does not wait for anything meets the guard."""
+    assert session.host is not None
+    accepted = await session.submit("let me pass")
+    accepted.begin()
+    outcome = await session.wait(accepted.turn_id)
+    return outcome is not None and outcome.error == "closed at night"
+
+
+@pytest.mark.parametrize("how", ["leaves", "cancels"])
+async def test_a_session_whose_opener_gave_up_has_its_extensions(
+    spec: SessionSpec, guarded: SessionSpec, how: str
+) -> None:
+    async with (tasks := Noted()):
+        session_id = await House(tasks, spec).saved()
+        house = House(tasks, guarded)
+        with house.client() as client:
+            say(client, HELLO, load := request("session/load", session_id=session_id))
+            await tasks.begun("load")
+            if how == "cancels":
+                say(client, {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": load["id"]}})
+            else:
+                assert client.front is not None
+                await client.front.closed()
+            await tasks.ended("load")
+            session = house.sessions.get(session_id)
+            assert session is not None
+            assert not session.clients
+            session.attach(Visitor())  # as somebody would who is asked nothing
+            assert await is_guarded(session)
+        await house.sessions.close_all()
+
+
+async def test_what_was_opened_has_its_extensions_before_it_is_told_of(guarded: SessionSpec) -> None:
+    async with (tasks := Noted()):
+        house = House(tasks, guarded)
+        assert await is_guarded(house.sessions.open(replace(guarded, ephemeral=True)))
+        await house.sessions.close_all()
 
 
 @pytest.mark.parametrize("dialect", ["jsonrpc", "zot"])

@@ -82,7 +82,6 @@ async def test_a_turn_with_a_tool_reads_no_more_of_a_long_conversation_than_of_a
     async with Independent() as tasks:
         house = Sessions(limits, tasks, Providers(limits))
         session = house.open(spec)
-        house.start(session)
         model = Caller()
         session.model = replace(session.model, provider=model, window=1_000_000)
         looks = []

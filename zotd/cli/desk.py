@@ -136,9 +136,6 @@ class Desk:
         """The session of that id, open or saved. Raises StoreError, and BadChoice for an unknown tool."""
         return await self._house.agents.sessions.saved.by_id(session_id, self._spec)
 
-    def start(self, session: Session) -> None:
-        self._house.agents.sessions.start_once(session)
-
     def set_model(self, session: Session, model: str) -> None:
         self._house.agents.sessions.set_model(session, model)
 

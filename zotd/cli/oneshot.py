@@ -58,8 +58,7 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
         run = Run(session, flags.timeout, schema)
         outlet = await open_stdout(_patient(limits), run.lose)
         reporter = JsonReporter(outlet) if flags.mode == "json" else TextReporter(outlet, run.turns)
-        session.attach(reporter)
-        agents.sessions.start(session)
+        session.attach(reporter, since=0)
         on_signals(run.interrupt)
         try:
             outcome = await run.prompt(prompt)

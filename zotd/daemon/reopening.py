@@ -73,7 +73,7 @@ class Reopening:
     async def load(self, spec: SessionSpec) -> Session:
         """The session of the file that a spec names: the one that is open, or one that goes on from it.
 
-        Its extensions do not run before it is started. Without a client it is closed after a while.
+        Without a client it is closed after a while.
         Raises StoreError, and BadChoice for an unknown tool.
         """
         assert spec.saved is not None

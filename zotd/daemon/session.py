@@ -35,6 +35,7 @@ from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Budget, Published, Ring
 from zotd.store.view import SessionView
 from zotd.tools.changes import Changes
+from zotd.tools.typed import printable
 from zotd.wire.codec import encode, encode_to_keep
 
 if TYPE_CHECKING:
@@ -177,8 +178,12 @@ class Session:
         self._loop.hooks = host.hooks
 
     async def load(self) -> None:
-        """Start its extensions, and wait for them as long as they get together."""
+        """Say what there is to say of its beginning, and start its extensions; wait for them as long as
+        they get together.
+        """
         assert self.host is not None
+        for complaint in self.complaints:
+            self.publish(ExtNotify(extension="zotd", level="warn", message=printable(complaint)))
         await self.host.start()
         self.listed()
 
@@ -374,7 +379,7 @@ class Session:
                 self.log.close()
 
     def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
-        begin = lambda: self.commands.start(turn, invocation)  # noqa: E731 - one call, one place
+        begin = self.commands.ready(turn, invocation)
         return self.turns.accepted(turn, Accepted(turn.id, "command", begin, turn.answered))
 
     def _work(self, turn: Turn) -> Coroutine[Any, Any, Outcome]:

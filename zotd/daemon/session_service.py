@@ -5,6 +5,7 @@ from __future__ import annotations
 from zotd.agent.ports import ProviderError
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
 from zotd.daemon.params_to_spec import spec_from
+from zotd.daemon.saved_service import joined
 from zotd.protocol import session_methods as s
 from zotd.providers.catalog import BadChoice
 
@@ -18,11 +19,7 @@ async def session_new(caller: Caller, params: s.SessionNew) -> Then:
         place = f"$.{member}: " if member else ""
         raise Refused(f"{place}{wrong}", kind="invalid_params") from None
 
-    def begin() -> None:
-        caller.attach(session)
-        caller.sessions.start_once(session)
-
-    return Then(s.SessionResult(session=session.info()), begin)
+    return joined(caller, session)
 
 
 async def session_clear(caller: Caller, params: s.SessionClear) -> Then:

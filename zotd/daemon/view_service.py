@@ -30,7 +30,6 @@ async def session_attach(caller: Caller, params: s.SessionAttach) -> Then:
             caller.attach(session, params.since, params.epoch or "")
         elif not caller.sees(session):
             caller.attach(session, attached.next_seq - 1)
-        caller.sessions.start_once(session)
 
     return Then(attached, begin)
 

@@ -41,7 +41,6 @@ class Desk(Protocol):
     def models(self) -> list[dict[str, Any]]: ...
     def open(self) -> Session: ...
     async def find(self, session_id: str) -> Session: ...
-    def start(self, session: Session) -> None: ...
     def set_model(self, session: Session, model: str) -> None: ...
     def set_reasoning(self, session: Session, level: str) -> None: ...
     async def finish(self, session: Session, turn_ids: Sequence[str]) -> None: ...
@@ -208,7 +207,6 @@ class ZotFront:
         self._catching_up = True
         session.attach(self, since, epoch)
         self._catching_up = False
-        self.desk.start(session)
 
     def _begin_session(self, command: Command | None = None) -> Session | None:
         """command: the one that needs it, if it was one."""
@@ -217,7 +215,6 @@ class ZotFront:
             try:
                 self._session = self.desk.open()
                 self._session.attach(self)
-                self.desk.start(self._session)
             except Exception as problem:
                 self._fail(str(problem), command)
                 return None
