@@ -13,6 +13,7 @@ from tests.daemon.houses import Noted, Visitor, prompt, sessions
 from zotd.agent.ports import ToolOutcome
 from zotd.base.limits import Limits
 from zotd.base.secret import Secret
+from zotd.daemon.session_list import listed, live
 from zotd.daemon.spec import SessionSpec
 from zotd.protocol.content import Message, Text, ToolCall
 from zotd.providers.catalog import BadChoice
@@ -169,4 +170,19 @@ async def test_a_file_that_cannot_be_gone_on_with_leaves_nothing_open(
             house.open(replace(spec, saved=session.path, tools=("none",)))
         assert house.open(replace(spec, saved=session.path)).id == session.id  # nobody holds its lock
         assert len(house.all()) == 1
+        await house.close_all()
+
+
+async def test_a_session_that_is_saved_while_others_are_listed_is_there_once(spec: SessionSpec) -> None:
+    async with (tasks := Noted()):
+        house = sessions(tasks)
+        session = house.open(spec)
+        before = [live(session)]
+        store = house.store(spec.home)
+        [row], _ = listed(store, before, None, "", 9)
+        assert (row.open, row.path) == (True, None)
+        await prompt(session, "hello")
+        for known in (before, [live(session)]):
+            [row], _ = listed(store, known, None, "", 9)
+            assert (row.open, row.path) == (True, str(session.path))
         await house.close_all()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,41 @@ def test_an_open_session_from_elsewhere_is_in_the_list(machine: Machine) -> None
     assert [*first["sessions"], *rest["sessions"]] == listed
     client.call("session/close", session_id=session["session_id"])
     assert len(client.call("session/list")["sessions"]) == 1
+
+
+def test_copies_of_a_session_are_listed_each_and_meant_by_their_files(machine: Machine) -> None:
+    client = machine.rpc().greet()
+    this = {"session_id": client.session()}
+    turn(client, this["session_id"], "hello")
+    [path] = files(machine)
+    copies = {path.with_name("copy.jsonl"), path.with_name("link.jsonl")}
+    shutil.copy(path, min(copies))
+    os.link(path, max(copies))
+
+    def listed() -> dict[Path, bool]:
+        listed = client.call("session/list")["sessions"]
+        assert {row["session_id"] for row in listed} == set(this.values())
+        assert len({row["path"] for row in listed}) == len(listed)
+        return {Path(row["path"]): row["open"] for row in listed}
+
+    assert listed() == {path: True, **dict.fromkeys(copies, False)}
+    client.call("session/close", **this)
+    for method, params in (
+        ("session/load", {}),
+        ("session/delete", {}),
+        ("session/rename", {"title": "new"}),
+        ("session/fork", {"message_id": 1}),
+    ):
+        error = client.error(method, **this, **params)
+        assert error["data"]["kind"] == "session_not_found"
+        assert all(str(each) in error["message"] for each in (path, *copies))
+    assert listed() == dict.fromkeys((path, *copies), False)
+    for copy in copies:
+        assert client.call("session/load", path=str(copy))["session"]["path"] == str(copy)
+        assert listed()[copy]
+        client.call("session/delete", **this)
+    assert listed() == {path: False}
+    assert client.call("session/load", **this)["session"]["path"] == str(path)
 
 
 def rows_after(path: Path, line: str) -> list[Frame]:

@@ -102,6 +102,21 @@ def test_a_session_is_found_by_the_beginning_of_its_id_in_any_folder(store: Sess
     assert store.find("aaaabbbb") == renamed
 
 
+@pytest.mark.parametrize("name", ["20261130-034315-aaaabbbbc", "20261130-034315-aaaabbbb (copy)", "kept"])
+@pytest.mark.parametrize("copy", [shutil.copy, os.link])
+def test_of_several_files_with_one_id_none_is_meant_by_it(store: SessionStore, copy: Any, name: str) -> None:
+    one = save(store, session_id="aaaabbbb-1111-4000-8000-000000000001")
+    save(store, session_id="aaaabbbb-2222-4000-8000-000000000002", cwd=Path("/other"))
+    copy(one, other := one.with_name(f"{name}.jsonl"))
+    both = ", ".join(sorted((str(one), str(other))))
+    for session_id in ("aaaabbbb-1", "aaaabbbb-1111-4000-8000-000000000001"):
+        with pytest.raises(Ambiguous) as refused:
+            store.find(session_id)
+        assert str(refused.value).endswith(f"are session aaaabbbb-1111-4000-8000-000000000001: {both}")
+    with pytest.raises(Ambiguous, match="several sessions begin with"):
+        store.find("aaaabbbb")
+
+
 def test_the_latest_of_a_folder_is_the_one_changed_last_and_not_hidden(store: SessionStore) -> None:
     assert store.latest(CWD) is None
     first, second = save(store), save(store)

@@ -9,7 +9,7 @@ from zotd.protocol.session_methods import SessionRow
 
 
 def family(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, int]]:
-    """Each session once, its forks behind it, with how many it comes from. The oldest come first.
+    """Each file once, its forks behind it, with how many it comes from. The oldest come first.
 
     One whose parent is gone begins a family of its own. So does one of a circle, which no program writes.
     """
@@ -19,13 +19,13 @@ def family(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, int]]:
     for row in oldest:
         children.setdefault(row.parent if row.parent in ids else None, []).append(row)
     placed: list[tuple[SessionRow, int]] = []
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for first in [*children.get(None, ()), *oldest]:
         waiting = [(first, 0)]
         while waiting:
             row, depth = waiting.pop()
-            if row.session_id not in seen:
-                seen.add(row.session_id)
+            if row.path not in seen:
+                seen.add(row.path)
                 placed.append((row, depth))
                 waiting += [(child, depth + 1) for child in reversed(children.get(row.session_id, []))]
     return placed

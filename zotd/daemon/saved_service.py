@@ -12,7 +12,7 @@ from zotd.daemon.beginning import Beginning
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
 from zotd.daemon.export_service import saved_of
 from zotd.daemon.session import Session
-from zotd.daemon.session_list import listed, live_row
+from zotd.daemon.session_list import listed, live
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.surroundings import absolute_path, directory
 from zotd.protocol import session_methods as s
@@ -120,8 +120,9 @@ async def session_list(caller: Caller, params: s.SessionList) -> s.SessionRows:
             f"$.cursor: expected `next_cursor` of a page, got {params.cursor!r}", kind="invalid_params"
         )
     cwd = absolute_path(params.cwd, "$.cwd") if params.cwd is not None else None
-    live = {session.id: live_row(session) for session in caller.sessions.all()}
-    page = partial(listed, _store(caller), live, cwd, params.cursor or "", min(limit, limits.sessions_page))
+    most = min(limit, limits.sessions_page)
+    of_open = [live(session) for session in caller.sessions.all()]
+    page = partial(listed, _store(caller), of_open, cwd, params.cursor or "", most)
     rows, cursor = await asyncio.to_thread(page)
     return s.SessionRows(sessions=rows, next_cursor=cursor)
 

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from zotd.agent.transcript import is_prompt
 from zotd.daemon.session import Session
 from zotd.protocol.session_methods import SessionRow
-from zotd.store.catalog import Listed, SessionStore, cursor
+from zotd.store.catalog import Found, Listed, SessionStore, cursor
 from zotd.store.summary import one_line
 
 
+class Live(NamedTuple):
+    """An open session's row, and the file in which it is, or will be, saved."""
+
+    row: SessionRow
+    file: Path | None
+
+
 def listed(
-    store: SessionStore, live: Mapping[str, SessionRow], cwd: Path | None, after: str, limit: int
+    store: SessionStore, live: Sequence[Live], cwd: Path | None, after: str, limit: int
 ) -> tuple[list[SessionRow], str | None]:
     """A page of rows, and the cursor of the next one. Reads disk.
 
-    live: rows of the open ones by id. after: the cursor of the page before, empty for the first.
+    live: the open ones. after: the cursor of the page before, empty for the first.
     """
-    saved = (_newer(one, live.get(one.row.session_id)) for one in store.rows(cwd, after))
-    elsewhere = [
-        _placed(row)
-        for row in live.values()
-        if row.path is None or not store.has_in_rows(Path(row.path), cwd)
-    ]
+    files = store.files(cwd)  # one that is saved from now on is among the live ones alone
+    at_hand: dict[str, SessionRow] = {}
+    elsewhere = []
+    for row, file in live:
+        if file is not None and (path := _same(file, files)) is not None:
+            at_hand[str(path)] = row
+        else:
+            elsewhere.append(_placed(row))
+    saved = (_newer(one, at_hand.get(one.row.path or "")) for one in store.rows(cwd, after, files))
     behind = [one for one in elsewhere if _wanted(one, cwd, after)]
     behind.sort(key=lambda one: one.cursor, reverse=True)
     merged: Iterator[Listed] = heapq.merge(saved, behind, key=lambda one: one.cursor, reverse=True)
@@ -38,8 +50,12 @@ def listed(
     return [one.row for one in page[:limit]], more
 
 
-def live_row(session: Session) -> SessionRow:
-    """The row of an open session; it has a path once there is a file."""
+def live(session: Session) -> Live:
+    """An open session for a list; its row has a path once there is a file."""
+    return Live(_row(session), session.path)
+
+
+def _row(session: Session) -> SessionRow:
     info = session.info()
     prompt = next((message.text for message in session.transcript.messages if is_prompt(message)), "")
     return SessionRow(
@@ -69,9 +85,20 @@ def _newer(one: Listed, live: SessionRow | None) -> Listed:
         return one
     of_file = one.row
     row = replace(
-        live, first_prompt=of_file.first_prompt, parent=of_file.parent, fork_point=of_file.fork_point
+        live,
+        path=of_file.path,
+        first_prompt=of_file.first_prompt,
+        parent=of_file.parent,
+        fork_point=of_file.fork_point,
     )
     return Listed(row, one.cursor)
+
+
+def _same(file: Path, files: Sequence[Found]) -> Path | None:
+    """Where a file is among others, going by its place; links may lead to its folder."""
+    folder = os.path.realpath(file.parent)
+    named = (found.path for found in files if found.path.name == file.name)
+    return next((path for path in named if os.path.realpath(path.parent) == folder), None)
 
 
 def _placed(row: SessionRow) -> Listed:

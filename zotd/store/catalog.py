@@ -22,6 +22,7 @@ from zotd.store.errors import (
     NoMessage,
     NoSession,
     SessionLocked,
+    SeveralFiles,
     StoreError,
 )
 from zotd.store.lock import lock
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ambiguous",
     "BadSessionFile",
+    "Found",
     "Listed",
     "NoMessage",
     "NoSession",
@@ -53,7 +55,9 @@ class Listed(NamedTuple):
     cursor: str
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
+    """A file that is named as those of sessions are, read or not."""
+
     changed: int  # nanoseconds
     path: Path
 
@@ -91,37 +95,43 @@ class SessionStore:
         return None
 
     def find(self, session_id: str) -> Path:
-        """The file of a session by its id, or by the beginning of one. Raises NoSession, Ambiguous."""
+        """The file of a session by its id, or by the beginning of one.
+
+        Raises NoSession, and Ambiguous also for copies of one file, which share an id.
+        """
         if len(session_id) < (least := self._limits.session_prefix_chars):
             raise NoSession(f"the id of a session has at least {least} characters, got {session_id!r}")
         everywhere = self._everywhere()
         # Ours have the beginning of the id in their name; in any other file it has to be looked for.
         begin = session_id.replace("-", "")[:8]
-        named = [found for found in everywhere if found.path.stem.rpartition("-")[2].startswith(begin)]
-        matches = self._beginning(named, session_id) or self._beginning(everywhere, session_id)
+        likely = [found for found in everywhere if _may_be(found.path.stem, begin)]
+        matches = self._beginning(likely, session_id) or self._beginning(everywhere, session_id)
         if not matches:
             raise NoSession(f"no session {session_id!r} is saved")
         if len(matches) > 1:
             raise Ambiguous(f"several sessions begin with {session_id!r}: {', '.join(sorted(matches))}")
-        return next(iter(matches.values()))
+        [(whole, paths)] = matches.items()
+        if len(paths) > 1:
+            raise SeveralFiles(f"several files are session {whole}: {', '.join(map(str, sorted(paths)))}")
+        return paths[0]
 
-    def rows(self, cwd: Path | None = None, after: str = "") -> Iterator[Listed]:
+    def files(self, cwd: Path | None = None) -> list[Found]:
+        """What may be saved sessions, in no order. cwd: only those of this directory."""
+        return self._everywhere() if cwd is None else _files(self._folder(cwd))
+
+    def rows(
+        self, cwd: Path | None = None, after: str = "", files: list[Found] | None = None
+    ) -> Iterator[Listed]:
         """Saved sessions, the one that was changed last first, hidden and unreadable ones left out.
 
-        cwd: only those of this directory. Each file is read when its row is asked for, not before.
+        cwd: only those of this directory. files: what `files` has said. Each file is read when its row is
+        asked for, not before.
         """
-        found = self._everywhere() if cwd is None else _files(self._folder(cwd))
-        for one in _newest_first(found):
+        for one in _newest_first(self.files(cwd) if files is None else files):
             if after and one.cursor >= after:
                 continue
             if (summary := self._summary(one)) is not None and not summary.hidden:
                 yield Listed(self._row(summary, one), one.cursor)
-
-    def has_in_rows(self, path: Path, cwd: Path | None = None) -> bool:
-        """Whether `rows` comes upon a file, going by where it is."""
-        folder = Path(os.path.realpath(path.parent))
-        place, above = (folder.parent, self.root) if cwd is None else (folder, self._folder(cwd))
-        return str(place) == os.path.realpath(above) and _is_named_as_one(path.name)
 
     def row(self, path: Path) -> SessionRow:
         """What a list says of one file. Raises NoSession, BadSessionFile."""
@@ -207,7 +217,7 @@ class SessionStore:
     def _folder(self, cwd: Path) -> Path:
         return self.root / sha256(os.fsencode(cwd.absolute())).hexdigest()[:16]
 
-    def _everywhere(self) -> list[_Found]:
+    def _everywhere(self) -> list[Found]:
         try:
             folders = [entry.path for entry in os.scandir(self.root) if entry.is_dir()]
         except OSError:
@@ -218,18 +228,16 @@ class SessionStore:
             self._known = {path: known for path, known in self._known.items() if path in there}
         return everywhere
 
-    def _beginning(self, files: list[_Found], session_id: str) -> dict[str, Path]:
-        """Those whose id begins so, by id; the newest of several files of one session."""
-        matches: dict[str, Path] = {}
-        for found in _newest_first(files):
+    def _beginning(self, files: list[Found], session_id: str) -> dict[str, list[Path]]:
+        """Those whose id begins so, by id; one whose id is the whole of it goes before."""
+        matches: dict[str, list[Path]] = {}
+        for found in files:
             summary = self._summary(found)
             if summary is not None and summary.session_id.startswith(session_id):
-                if summary.session_id == session_id:
-                    return {session_id: found.path}
-                matches.setdefault(summary.session_id, found.path)
-        return matches
+                matches.setdefault(summary.session_id, []).append(found.path)
+        return {session_id: matches[session_id]} if session_id in matches else matches
 
-    def _summary(self, found: _Found) -> Summary | None:
+    def _summary(self, found: Found) -> Summary | None:
         """What a file says in short, read again only when it has changed; None when it is no session."""
         from zotd.store.summary import summary_of
 
@@ -245,7 +253,7 @@ class SessionStore:
                 self._known[found.path] = known
         return known[2]
 
-    def _row(self, summary: Summary, found: _Found) -> SessionRow:
+    def _row(self, summary: Summary, found: Found) -> SessionRow:
         from zotd.protocol.session_methods import SessionRow
 
         return SessionRow(
@@ -307,7 +315,7 @@ def cursor(changed: int, name: str) -> str:
     return f"{max(0, changed):020d}-{name}"
 
 
-def _files(folder: Path) -> list[_Found]:
+def _files(folder: Path) -> list[Found]:
     try:
         entries = [*os.scandir(folder)]
     except OSError:
@@ -318,23 +326,32 @@ def _files(folder: Path) -> list[_Found]:
             with suppress(OSError):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
-                    found.append(_Found(status.st_mtime_ns, Path(entry.path)))
+                    found.append(Found(status.st_mtime_ns, Path(entry.path)))
     return found
+
+
+def _may_be(stem: str, begin: str) -> bool:
+    """Whether a file of that name may be a session whose id begins so: all but those that `new_path` names
+    after another.
+    """
+    *time, last = stem.split("-")
+    ours = list(map(len, time)) == [8, 6] and len(last) == 8 and "".join(time).isdecimal()
+    return last.startswith(begin) or not ours
 
 
 def _is_named_as_one(name: str) -> bool:
     return name.endswith(".jsonl") and not name.startswith(".")
 
 
-def _found(path: Path) -> _Found | None:
+def _found(path: Path) -> Found | None:
     try:
         status = path.stat()
     except (OSError, ValueError):
         return None
-    return _Found(status.st_mtime_ns, path) if stat.S_ISREG(status.st_mode) else None
+    return Found(status.st_mtime_ns, path) if stat.S_ISREG(status.st_mode) else None
 
 
-def _newest_first(files: list[_Found]) -> list[_Found]:
+def _newest_first(files: list[Found]) -> list[Found]:
     return sorted(files, key=lambda found: found.cursor, reverse=True)
 
 

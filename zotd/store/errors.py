@@ -26,6 +26,13 @@ class Ambiguous(StoreError):
     hint = in_shell = "give more of the id"
 
 
+class SeveralFiles(Ambiguous):
+    """Several files are the session that was given: all but one are copies."""
+
+    hint = "session/load takes the path of one; import a copy: that gives it an id of its own"
+    in_shell = "name one by its file"
+
+
 class NoMessage(StoreError):
     """The conversation has no message of that id."""
 
