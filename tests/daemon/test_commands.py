@@ -118,6 +118,37 @@ def test_a_conversation_is_cleared_by_method_and_by_name(machine: Machine) -> No
         assert stage.state["message_count"] == 0
 
 
+def test_a_prompt_right_behind_a_clear_begins_anew(machine: Machine) -> None:
+    def packet(*frames: Frame) -> bytes:
+        return b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
+
+    def request(number: str, method: str, **params: str) -> Frame:
+        params["session_id"] = stage.session
+        return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+    stage = Stage(machine)
+    for clear in (
+        request("clear", "turn/start", text="/clear"),
+        request("clear", "command/run", name="clear"),
+    ):
+        stage.call("turn/wait", turn_id=stage.call("turn/start", text="old")["turn_id"])
+        stage.client.write(packet(clear, request("new", "turn/start", text="new")))
+        assert "error" not in stage.client.reply("clear")["result"]
+        assert stage.event("command_result").get("error") is None
+        stage.call("turn/wait", turn_id=stage.client.reply("new")["result"]["turn_id"])
+        assert stage.state["message_count"] == 2
+
+    zot = machine.rpc("--provider", "scripted")
+    for clear in ({"type": "prompt", "message": "/clear"}, {"type": "run_command", "name": "clear"}):
+        zot.send({"type": "prompt", "message": "old"})
+        zot.until("done")
+        zot.write(packet(clear, {"type": "prompt", "message": "new"}))
+        assert zot.until("command_result")[-1].get("error") is None
+        zot.until("done")  # of the command
+        zot.until("done")
+        assert zot.ask("get_state")["data"]["message_count"] == 2
+
+
 def test_nothing_is_cleared_while_a_turn_runs(machine: Machine) -> None:
     stage = Stage(machine, script=[SLOW])
     stage.call("turn/start", text="hello")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import NotKept
@@ -34,19 +34,19 @@ HOST = "zotd"
 """Whose events those of a built-in command are. Its invocations name no extension."""
 
 
-async def _clear(session: Session, args: str) -> CommandAnswer:
+def _clear(session: Session) -> tuple[CommandAnswer, Callable[[], None]]:
+    """The answer, and what tells of it."""
     try:
-        session.clear()()
+        return CommandAnswer(HOST, "clear", "noop", "", None), session.clear()
     except (Refused, NotKept) as no:
-        return CommandAnswer(HOST, "clear", "noop", "", f"{no}: {no.hint}")
-    return CommandAnswer(HOST, "clear", "noop", "", None)
+        return CommandAnswer(HOST, "clear", "noop", "", f"{no}: {no.hint}"), lambda: None
 
 
-async def _compact(session: Session, args: str) -> CommandAnswer:
+def _compact(args: str) -> CommandAnswer:
     return CommandAnswer(HOST, "compact", "prompt", f"/compact {args}".rstrip(), None)
 
 
-async def _reload(session: Session, args: str) -> CommandAnswer:
+async def _reload(session: Session) -> CommandAnswer:
     reloaded = await session.reload()
     parts = [
         f"{word}: {', '.join(names) or 'none'}"
@@ -56,17 +56,13 @@ async def _reload(session: Session, args: str) -> CommandAnswer:
     return CommandAnswer(HOST, "reload-ext", "display", "; ".join([*parts, *failed]), None)
 
 
-Run: TypeAlias = Callable[["Session", str], Awaitable[CommandAnswer]]
-
-BUILT_IN: dict[str, tuple[str, Run]] = {
-    "clear": ("start over with an empty conversation", _clear),
-    "compact": (
-        "have the older part of the conversation summarised; what follows the name says what to look after",
-        _compact,
-    ),
-    "reload-ext": ("stop all extensions, read their manifests again and start them", _reload),
+BUILT_IN = {
+    "clear": "start over with an empty conversation",
+    "compact": "have the older part of the conversation summarised; what follows the name says what to look "
+    "after",
+    "reload-ext": "stop all extensions, read their manifests again and start them",
 }
-"""Commands of our own that a prompt can be: what they do, for people and for us."""
+"""Commands of our own that a prompt can be: what they do, for people."""
 
 _TAKES_WORDS = frozenset({"compact"})
 """Those that mean something with words behind them. The others are then no commands."""
@@ -74,7 +70,7 @@ _TAKES_WORDS = frozenset({"compact"})
 
 @dataclass(eq=False)
 class Commands:
-    """The commands of one session. Each runs in a task of its own, also during a turn."""
+    """The commands of one session. Each runs also during a turn, in a task of its own if it has to wait."""
 
     session: Session
     tasks: Tasks
@@ -88,10 +84,7 @@ class Commands:
         from zotd.protocol.extension_methods import CommandRow
 
         host = self.session.host
-        own = [
-            CommandRow(name=name, description=about, source="builtin")
-            for name, (about, _) in BUILT_IN.items()
-        ]
+        own = [CommandRow(name=name, description=about, source="builtin") for name, about in BUILT_IN.items()]
         others = [
             CommandRow(name=c.name, description=c.description, source="extension", extension=c.extension)
             for c in (host.commands() if host is not None else [])
@@ -130,11 +123,31 @@ class Commands:
         turn.compact = instructions
         return self.session.turns.take(turn)
 
-    def start(self, turn: Turn, invocation: Invocation) -> None:
+    def ready(self, turn: Turn, invocation: Invocation) -> Callable[[], None]:
+        """Take it. Returns what runs it.
+
+        A conversation is cleared here, and only the telling is left for later: a prompt that is taken right
+        behind it begins anew.
+        """
+        if invocation.extension or invocation.name != "clear":
+            return lambda: self._start(turn, invocation)
+        answer, tell = _clear(self.session)
+
+        def show() -> None:
+            turn.started()
+            tell()
+            self._show(turn, answer)
+
+        return show
+
+    def _start(self, turn: Turn, invocation: Invocation) -> None:
         """Run it. Its `command_result` and `done`, or the turn it asks for, carry the turn's id."""
         turn.started()
         if self._over:  # it was closed between the answer and this
             self._show(turn, _aborted(invocation))
+            return
+        if not invocation.extension and invocation.name == "compact":
+            self._show(turn, _compact(invocation.args))
             return
         task = self.tasks.create_task(self._run(turn, invocation), name=f"command {invocation.name}")
         self.running.add(task)
@@ -168,7 +181,7 @@ class Commands:
 
     async def _answer(self, invocation: Invocation, turn_id: str) -> CommandAnswer:
         if not invocation.extension:
-            return await BUILT_IN[invocation.name][1](self.session, invocation.args)
+            return await _reload(self.session)
         if self.session.host is None:
             return _aborted(invocation)
         return await self.session.host.invoke(invocation, turn_id)
