@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -319,6 +320,27 @@ def test_files_change_though_nothing_can_be_kept(lasting: Folder) -> None:
     assert lasting.text("a") == "1"
     with pytest.raises(TurnNotKept):
         lasting.changes.revert("t1")
+
+
+@pytest.mark.parametrize("room", [0, 10, 40])
+def test_a_turn_of_which_a_full_disk_keeps_a_part_is_not_kept(lasting: Folder, room: int) -> None:
+    """A limit on the size of files stands in for the disk: both cut a write in its middle."""
+    assert lasting.kept is not None
+    (lasting.cwd / "old").write_text("old")
+    lasting.turn("t1", a="1", old="new")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((lasting.kept / "index.jsonl").stat().st_size + room, hard))
+    try:
+        lasting.turn("t1", b="2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    lasting.turn("t2", c="3")
+    for _ in range(2):
+        with pytest.raises(TurnNotKept):
+            lasting.changes.revert("t1")
+        lasting.reopen()
+    assert lasting.revert("t2").removed == [lasting.cwd / "c"]
+    assert lasting.names() == ["a", "b", "old"]
 
 
 def test_an_index_that_somebody_else_wrote_reaches_no_other_file(lasting: Folder, tmp_path: Path) -> None:

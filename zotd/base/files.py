@@ -32,6 +32,21 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return handle
 
 
+def append(handle: int, data: bytes) -> int:
+    """Put bytes at the end of a file: all of them, or none. Returns its size after that. Raises OSError."""
+    before = os.fstat(handle)
+    done = 0
+    try:
+        while done < len(data):
+            done += os.write(handle, data[done:] if done else data)
+    except OSError:
+        # Another program may have written behind us: what is its own is not ours to take away.
+        if done and os.fstat(handle).st_size == before.st_size + done:
+            os.ftruncate(handle, before.st_size)
+        raise
+    return before.st_size + done
+
+
 class Staged:
     """A new content that lies beside its file. One of `commit` and `cancel` is called."""
 

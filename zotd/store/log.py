@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from zotd.agent.ports import NotKept
-from zotd.base.files import open_regular
+from zotd.base.files import append, open_regular
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, ToolResult, Usage
 from zotd.store import rows
@@ -231,7 +231,7 @@ class SessionLog:
         ):
             if got > most:
                 raise OSError(errno.EFBIG, f"{what} has at most {most} bytes, this would have {got}")
-        self._size = _append(self._handle, b"".join(lines))
+        self._size = append(self._handle, b"".join(lines))
 
     def _make(self) -> None:
         private_directory(self.path.parent)
@@ -289,14 +289,14 @@ class SessionLog:
             aside = torn_path(self.path)
             handle = open_regular(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                _append(handle, self._torn + b"\n")
+                append(handle, self._torn + b"\n")
             finally:
                 os.close(handle)
             self._size = os.fstat(self._handle).st_size - self._torn_size
             os.ftruncate(self._handle, self._size)
             self._torn, self._torn_size = b"", 0
         if self._lone_end:
-            self._size = _append(self._handle, b"\n")
+            self._size = append(self._handle, b"\n")
             self._lone_end = False
 
 
@@ -373,21 +373,6 @@ def private_directory(path: Path) -> None:
 
 def _line(row: dict[str, Any]) -> bytes:
     return encode(row) + b"\n"
-
-
-def _append(handle: int, data: bytes) -> int:
-    """All of the bytes, or none of them; the size of the file after that. Raises OSError."""
-    before = os.fstat(handle)
-    done = 0
-    try:
-        while done < len(data):
-            done += os.write(handle, data[done:] if done else data)
-    except OSError:
-        # A zot without locks may have written behind us: its rows are not ours to take away.
-        if done and os.fstat(handle).st_size == before.st_size + done:
-            os.ftruncate(handle, before.st_size)
-        raise
-    return before.st_size + done
 
 
 def _missing(path: Path, error: OSError | ValueError) -> NoSession | BadSessionFile:

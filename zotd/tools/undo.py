@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from zotd.base.files import open_regular
+from zotd.base.files import append, open_regular
 
 _INDEX = "index.jsonl"
 _SPARE_ROWS = 256  # as many that count no more may stand in an index before it is written anew
@@ -158,8 +159,8 @@ class UndoLog:
         row = Row(turn=turn, state=state)
         try:
             self._append(row)
-        except OSError:  # a disk that is full: the contents that go now matter more
-            self._rows_written += 1
+        except OSError:  # a disk that is full
+            self._overwrite(row)
         self._count(row)
 
     def _count(self, row: Row) -> None:
@@ -210,10 +211,34 @@ class UndoLog:
         self._make_directory()
         handle = open_regular(self._directory / _INDEX, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
-            os.write(handle, msgspec.json.encode(row) + b"\n")
+            append(handle, msgspec.json.encode(row) + b"\n")
         finally:
             os.close(handle)
         self._rows_written += 1
+
+    def _overwrite(self, row: Row) -> None:
+        """Put a row about a turn over its last one about a file, which is longer: that takes no room.
+
+        Else a part of the turn's files would pass for all of them. Where nothing can be written it stays so.
+        """
+        assert self._directory is not None
+        place = None
+        at = 0
+        try:
+            for line in self._read(_INDEX).splitlines(keepends=True):
+                with suppress(msgspec.MsgspecError):
+                    if msgspec.json.decode(line, type=Row).turn == row.turn:
+                        place = at, len(line) - 1
+                at += len(line)
+            if place is None:
+                return
+            handle = open_regular(self._directory / _INDEX, os.O_WRONLY)
+            try:
+                os.pwrite(handle, msgspec.json.encode(row).ljust(place[1]), place[0])
+            finally:
+                os.close(handle)
+        except OSError:
+            return
 
     def _rewrite(self) -> None:
         """The index without the rows that count no more."""
