@@ -147,6 +147,12 @@ def test_a_conversation_is_shown_with_the_numbers_that_fork_takes(machine: Machi
     assert lines(machine, "show", path) == shown
 
 
+def test_a_name_of_a_file_is_a_line_whatever_is_in_it(machine: Machine) -> None:
+    path = save(machine, PARSER, *TALK).rename(machine.cwd / "a\nb.jsonl")
+    assert f"  file     {machine.cwd}/a\\nb.jsonl" in lines(machine, "show", path)
+    assert f"no session file {machine.cwd}/c\\nd.jsonl; " in failed(machine, 2, "rm", "./c\nd.jsonl", "--yes")
+
+
 def test_json_of_a_conversation_has_the_shapes_of_the_methods(machine: Machine) -> None:
     save(machine, PARSER, *TALK)
     shown = value(machine, "show", PARSER)
@@ -159,11 +165,13 @@ def test_a_summary_is_shown_as_one_and_names_no_session(machine: Machine) -> Non
     """It stands in a file of its own as the first row once a session was exported and imported again."""
     summary = {**prompt(f"{SUMMARY_HEADING}\n\nThe parser is mended."), "meta": {"summary": "1"}}
     picture = {"mime_type": "image/png", "data": "iVBORw=="}
-    turn = {**said("user", 2, {"text": "now the lexer"}, picture), "meta": {"turn_id": "b2c7"}}
+    context = {"text": "Context from the user's editor:\n\nFile lexer.py"}
+    turn = {**said("user", 2, {"text": "now the lexer"}, context, picture), "meta": {"turn_id": "b2c7"}}
     save(machine, PARSER, summary, turn)
     shown = lines(machine, "show", PARSER)
     assert shown[0] == "now the lexer"
-    assert shown[-6:-4] == ["[1] summary, 2026-11-30 12:00", "The parser is mended."]
+    assert shown[-10:-8] == ["[1] summary, 2026-11-30 12:00", "The parser is mended."]
+    assert shown[-6:-3] == ["now the lexer", "", "Context from the user's editor:"]
     assert shown[-1] == "[image/png, 4 bytes]"
     rows = value(machine, "show", PARSER)["messages"]
     assert [row.get("turn_id") for row in rows] == [None, "b2c7"]
@@ -243,6 +251,18 @@ def test_removing_wants_a_yes_and_removes_all_or_nothing(machine: Machine) -> No
     assert parser.exists()
     assert lines(machine, "rm", "--yes", "aaaa", lexer) == ["removed aaaaaaaa", "removed bbbbbbbb"]
     assert not (parser.exists() or lexer.exists())
+
+
+def test_what_was_removed_is_said_though_one_could_not_be_and_one_named_twice_goes_once(
+    machine: Machine,
+) -> None:
+    parser, lexer = save(machine, PARSER, *TALK), save(machine, LEXER, *TALK)
+    with lexer.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = machine.run("sessions", "rm", "aaaa", parser, "bbbb", "--yes")
+    assert (done.returncode, done.stdout) == (1, "removed aaaaaaaa\n")
+    assert done.stderr.startswith("zotd: sessions: process ")
+    assert (parser.exists(), lexer.exists()) == (False, True)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])

@@ -17,7 +17,7 @@ def escaped(text: str, keep: str = "\n\t") -> str:
 
 def complain(message: str) -> None:
     """A line on standard error."""
-    sys.stderr.write(f"zotd: {escaped(message)}\n")
+    sys.stderr.write(f"zotd: {escaped(message, '')}\n")
 
 
 def put(text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zotd.agent.transcript import shown, summary_in
 from zotd.base.limits import Limits
-from zotd.cli.console import local_time
+from zotd.cli.console import escaped, local_time
 from zotd.protocol.content import Block, Image, Text, Thinking, ToolCall, ToolResult
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.export import visible
@@ -20,17 +20,21 @@ def conversation(saved: Saved, row: SessionRow, limits: Limits) -> Iterator[str]
 
     What a terminal would act upon is shown or gone. Long results of tools are cut.
     """
-    yield visible(row.title or row.first_prompt or "no prompt yet")
+    yield escaped(visible(row.title or row.first_prompt or "no prompt yet"), "")
     for name, value in _facts(saved, row):
-        yield f"  {name:<8} {visible(value)}"
+        yield f"  {name:<8} {escaped(visible(value), '')}"
     if saved.first_id > 1:
         yield f"\nmessages 1 to {saved.first_id - 1} were replaced by what follows"
     for number, message in enumerate(saved.messages, saved.first_id):
         summary = summary_in(message)
         role = message.role if summary is None else "summary"
         yield f"\n[{number}] {role}, {local_time(message.time)}"
+        before: Block | None = None
         for block in shown(message).content if summary is None else (Text(summary),):
+            if isinstance(block, Text) and isinstance(before, Text):
+                yield ""  # what an editor added to a prompt stands apart from it
             yield from _lines(block, limits)
+            before = block
 
 
 def _facts(saved: Saved, row: SessionRow) -> Iterator[tuple[str, str]]:

@@ -15,10 +15,11 @@ from zotd.base.limits import Limits
 from zotd.base.paths import absolute, zot_home
 from zotd.cli.console import complain, escaped, local_time, put, put_json, put_table, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
-from zotd.cli.which import counted, file_of, name_of, short
+from zotd.cli.which import counted, file_of, name_of, short, told
 from zotd.daemon.trusting import is_trusted
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.catalog import Ambiguous, NoMessage, NoSession, SessionStore, StoreError
+from zotd.store.log import real_path
 from zotd.wire.codec import to_wire
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def main(argv: list[str]) -> int:
         complain(f"sessions: {_told(wrong)}")
         return 2
     except (StoreError, NotKept, OSError) as failure:
-        complain(f"sessions: {_told(failure)}")
+        complain(f"sessions: {told(failure)}")
         return 1
 
 
@@ -61,8 +62,7 @@ def _told(wrong: Exception) -> str:
     """What is wrong and what to do."""
     if isinstance(wrong, argparse.ArgumentError):
         return f"{wrong.argument_name}: {wrong.message}" if wrong.argument_name else wrong.message
-    hint = wrong.in_shell if isinstance(wrong, StoreError) else getattr(wrong, "hint", "")
-    return f"{wrong}; {hint}" if hint else str(wrong)
+    return told(wrong)
 
 
 class _Errand:
@@ -188,14 +188,20 @@ def _rename(errand: _Errand) -> int:
 
 
 def _remove(errand: _Errand) -> int:
-    rows = [errand.store.row(errand.file(word)) for word in errand.known.session]
+    named = map(errand.file, errand.known.session)
+    rows = [errand.store.row(file) for file in {real_path(file): file for file in named}.values()]
     if not errand.known.yes and not _agreed(rows):
         complain("sessions: nothing was removed")
         return 1
-    for row in rows:
-        errand.store.delete(Path(row.path or ""))
-    removed = [row.session_id for row in rows]
-    return errand.answer({"removed": removed}, "\n".join(f"removed {short(one)}" for one in removed))
+    removed: list[str] = []
+    try:
+        for row in rows:
+            errand.store.delete(Path(row.path or ""))
+            removed.append(row.session_id)
+    finally:
+        if removed:
+            errand.answer({"removed": removed}, "\n".join(f"removed {short(one)}" for one in removed))
+    return 0
 
 
 def _agreed(rows: Sequence[SessionRow]) -> bool:

@@ -58,13 +58,18 @@ def going_on(spec: SessionSpec, word: str, limits: Limits) -> SessionSpec:
             row = store.row(path)
             _check_lock(path)
     except (StoreError, OSError) as wrong:
-        hint = getattr(wrong, "in_shell", "")
-        raise NotThere(f"{wrong}; {hint}" if hint else str(wrong)) from None
+        raise NotThere(told(wrong)) from None
     if path is None:
         complain(f"no session of {spec.cwd} is saved: a new one begins")
     elif row is not None and row.cwd != str(spec.cwd) and is_folder(Path(row.cwd)):
         complain(f"the session goes on in its own folder, {row.cwd}")
     return replace(spec, saved=path)
+
+
+def told(wrong: Exception) -> str:
+    """What is wrong, and what a person at a shell can do."""
+    hint = wrong.in_shell if isinstance(wrong, StoreError) else getattr(wrong, "hint", "")
+    return f"{wrong}; {hint}" if hint else str(wrong)
 
 
 def _check_lock(path: Path) -> None:
