@@ -180,6 +180,11 @@ def is_prompt(message: Message) -> bool:
     return message.role == "user" and SUMMARY_MARK not in message.meta
 
 
+def typed(message: Message) -> str:
+    """The words of a prompt: its first text. What an editor adds as context is another one."""
+    return next((block.text for block in message.content if isinstance(block, Text)), "")
+
+
 class Draft:
     """An assistant message while it streams. Text and thoughts keep the order in which they came."""
 

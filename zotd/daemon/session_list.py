@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from zotd.agent.transcript import is_prompt
+from zotd.agent.transcript import is_prompt, typed
 from zotd.daemon.session import Session
 from zotd.protocol.session_methods import SessionRow
 from zotd.store.catalog import Found, Listed, SessionStore, cursor
@@ -57,7 +57,7 @@ def live(session: Session) -> Live:
 
 def _row(session: Session) -> SessionRow:
     info = session.info()
-    prompt = next((message.text for message in session.transcript.messages if is_prompt(message)), "")
+    prompt = next((typed(message) for message in session.transcript.messages if is_prompt(message)), "")
     return SessionRow(
         session_id=session.id,
         path=str(session.path) if session.log is not None and session.log.saved else None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zotd.agent.transcript import is_prompt
+from zotd.agent.transcript import is_prompt, typed
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, Usage
 from zotd.store import rows
@@ -57,7 +57,7 @@ def summary_of(path: Path, limits: Limits) -> Summary | None:
     except (StoreError, ValueError):
         return None
     saved, count, last, prompt = found
-    return _summary(saved, count, last, one_line(prompt.text, limits.title_chars) if prompt else "")
+    return _summary(saved, count, last, one_line(typed(prompt), limits.title_chars) if prompt else "")
 
 
 def _summary(saved: Saved, count: int, last: int, prompt: str) -> Summary:
