@@ -112,8 +112,10 @@ def test_what_a_crash_left_is_mended_and_told(machine: Machine) -> None:
         )
         file.write('\nno row\n{"type":"mess')
     client = machine.rpc("--provider", "scripted").greet()
-    session_id = client.call("session/load", path=str(path))["session"]["session_id"]
-    gone, *notes = [client.event("ext_notify")["message"] for _ in range(4)]
+    session = client.call("session/load", path=str(path))["session"]
+    session_id = session["session_id"]
+    gone, *notes = [note["text"] for note in session["notes"]]
+    assert len(notes) == 3
     assert gone.startswith("there is no folder /home/user/project, where this session worked")
     assert notes[0] == f"the last line of {path} was cut off: its 13 bytes are set aside in {path}.torn"
     assert notes[1].startswith(f"line 8 of {path} is left out: malformed json")
@@ -136,9 +138,11 @@ def test_a_fork_in_the_middle_of_a_turn_says_so(machine: Machine) -> None:
         source = client.session(**options)
         turn(client, source, "use tools")
         other = machine.connect(socket).greet()
-        fork = other.call("session/fork", session_id=source, message_id=2)["session"]["session_id"]
-        note = other.event("ext_notify")["message"]
-        assert note == "the conversation ends with 2 calls that have no result: they count as interrupted"
+        state = other.call("session/fork", session_id=source, message_id=2)["session"]
+        fork = state["session_id"]
+        notes = [note["text"] for note in state["notes"]] or [other.event("ext_notify")["message"]]
+        note = "the conversation ends with 2 calls that have no result: they count as interrupted"
+        assert notes == [note]
         assert [row[0] for row in said(other, fork)] == ["user", "assistant", "tool"]
 
 
@@ -384,8 +388,8 @@ def test_what_cannot_be_gone_on_with_is_said_in_words(machine: Machine) -> None:
         path.write_text(json.dumps(meta) + "\n")
         session = client.call("session/load", path=str(path))["session"]
         assert session["cwd"] == str(machine.cwd)
-        note = client.event("ext_notify")
-        assert note["message"] == (
+        (note,) = session["notes"]
+        assert note["text"] == (
             f"there is no folder {gone}, where this session worked: it works in {machine.cwd} now"
         )
         client.call("session/close", session_id=session_id)

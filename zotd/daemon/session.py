@@ -84,6 +84,7 @@ class Session:
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
         self.clients: dict[Client, int] = {}  # each with the number of the first event that it was shown
+        self.unseen = True  # nobody was ever attached
         self._audience = asyncio.Event()
         self.next_seq = 1
         self._ring = Ring(limits, budget or Budget(limits.replay_bytes_of_all))
@@ -143,6 +144,7 @@ class Session:
         current one by default, that it was not shown before. What is not kept any more is stood in for by
         one `resync`.
         """
+        self.unseen = False
         shown = self.clients.get(client, self.next_seq)
         if since is not None:
             missed = self._missed(since, shown) if epoch in ("", self.epoch) else None

@@ -214,7 +214,7 @@ class ZotFront:
             self._warm_up.cancel()
             try:
                 self._session = self.desk.open()
-                self._session.attach(self)
+                self._session.attach(self, 0 if self._session.unseen else None)
             except Exception as problem:
                 self._fail(str(problem), command)
                 return None
