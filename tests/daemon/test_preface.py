@@ -105,7 +105,9 @@ def test_a_token_is_needed_after_it(machine: Machine) -> None:
     client = machine.connect(path)
     client.write(preface(env={"ZOTD_TOKEN": "right"}))
     accepted(client)
-    assert client.error("ping")["data"]["kind"] == "not_initialized"
+    error = client.error("ping")
+    assert error["data"]["kind"] == "not_initialized"
+    assert error["message"] == "call initialize with the token before ping"
     assert client.greet(token="right").session()
 
 

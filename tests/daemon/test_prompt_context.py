@@ -54,6 +54,7 @@ def test_context_is_one_text_after_the_prompt(machine: Machine) -> None:
     assert part((1, 2), (1, 2)) == "Cursor at a.py:2"
     assert part((3, 0), (5, 0), text="unsaved") == "Lines a.py:4-5:\n```\nunsaved\n```"
     assert shown({"type": "text", "text": "logs"}) == "Text:\n```\nlogs\n```"
+    assert client.call("session/list")["sessions"][0]["first_prompt"] == "why?"
 
     wrong = {"type": "diagnostic", **a, "start": place(1, 3), "message": "c is not defined"}
     assert shown(wrong) == "Diagnostic at a.py:2: c is not defined"
@@ -104,8 +105,9 @@ def test_what_cannot_be_used_is_refused_by_its_path(machine: Machine) -> None:
     def fault(**params: Any) -> str:
         error = client.error("turn/start", session_id=session, text="why?", **params)
         assert error["data"]["kind"] == "invalid_params"
-        message: str = error["message"]
-        return message.removeprefix("turn/start: ")
+        message: str = error["message"].removeprefix("turn/start: ")
+        assert message.startswith(f"{error['data']['path']}: ")
+        return message
 
     def context(**item: Any) -> str:
         return fault(context=[{"type": "text", "text": "fine"}, item])
@@ -147,7 +149,7 @@ def test_what_cannot_be_used_is_refused_by_its_path(machine: Machine) -> None:
     picture.write_bytes(PNG)
     both = "$.images[0]: expected one of data and path"
     assert image() == image(path=str(picture), data=b64encode(PNG).decode()) == both
-    assert image(data="?").startswith("$.images[0].data is not base64")
+    assert image(data="?").startswith("$.images[0].data: expected base64")
     assert image(path="picture").startswith("$.images[0].path: expected an absolute path")
     assert image(path=str(missing)) == f"$.images[0].path: {missing} does not exist"
     assert image(path=str(machine.cwd)).endswith("expected a regular file")

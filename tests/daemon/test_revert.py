@@ -53,6 +53,7 @@ def test_turns_are_undone_or_refused_by_name(machine: Machine, client: Client) -
 
     def refused(turn_id: str) -> tuple[str, str]:
         error = client.error("turn/revert", session_id=session, turn_id=turn_id)
+        assert error["message"].endswith(f"after the turn: {', '.join(error['data']['paths'])}")
         return error["data"]["kind"], error["message"]
 
     a, b = machine.cwd / "a.txt", machine.cwd / "new" / "b.txt"
@@ -71,7 +72,9 @@ def test_turns_are_undone_or_refused_by_name(machine: Machine, client: Client) -
     assert [path.name for path in machine.cwd.iterdir()] == ["a.txt"]
     nothing: Frame = {"restored": [], "removed": []}
     assert revert(one) == revert(idle) == nothing
-    assert refused("nobody's")[0] == "turn_not_found"
+    unknown = client.error("turn/revert", session_id=session, turn_id="nobody's")["data"]
+    assert unknown["kind"] == "turn_not_found"
+    assert unknown["hint"].startswith("those whose messages the conversation has")
     a.chmod(0o644)
     assert client.error("turn/revert", session_id="x", turn_id=one)["data"]["kind"] == "session_not_found"
 

@@ -115,8 +115,11 @@ def test_nothing_falls_back_to_another_model_in_silence() -> None:
         ({"provider": "openai"}, "unknown provider 'openai': did you mean 'openai-compatible'"),
         ({"provider": "olama"}, "did you mean 'ollama'"),
         ({"provider": "Scripted"}, "did you mean 'scripted'"),
-        ({"provider": "ollama"}, "needs --model NAME"),
-        ({"provider": "openai-compatible", "base_url": "http://h"}, "needs --model NAME"),
+        ({"provider": "ollama"}, "needs a model, --model NAME or `model` over RPC"),
+        (
+            {"provider": "openai-compatible", "base_url": "http://h"},
+            "needs a model, --model NAME or `model` over RPC",
+        ),
         ({"provider": "local", "model": "llama"}, "unknown local model 'llama': expected smollm2"),
         ({"base_url": "h:8000", "model": "m"}, "--base-url must begin with http://"),
         ({"provider": "scripted", "base_url": "http://h"}, "means nothing to provider scripted"),

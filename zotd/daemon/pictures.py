@@ -32,11 +32,11 @@ def picture(where: str, row: Any) -> Image:
     """One of them. where: its JSON path. Raises ValueError."""
     mime, data = (row.get("mime_type"), row.get("data")) if isinstance(row, dict) else (None, None)
     if not isinstance(mime, str) or not isinstance(data, str):
-        raise ValueError(f"{where} must be {{mime_type, data}} with strings")
+        raise ValueError(f"{where}: expected {{mime_type, data}} with strings")
     if not mime.startswith("image/"):
-        raise ValueError(f"{where}.mime_type must be a picture's, such as image/png, got {mime!r}")
+        raise ValueError(f"{where}.mime_type: expected a picture's, such as image/png, got {mime!r}")
     try:
         b64decode(data, validate=True)
     except ValueError:
-        raise ValueError(f"{where}.data is not base64") from None
+        raise ValueError(f"{where}.data: expected base64") from None
     return Image(mime_type=mime, data=data)

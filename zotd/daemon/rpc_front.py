@@ -222,8 +222,11 @@ class RpcFront:
     async def _answer(self, request: Request) -> Answer:
         early = {"initialize"} if self.token else BEFORE_INITIALIZE
         if not self.initialized and request.method in METHODS and request.method not in early:
-            message = f"call initialize before {request.method}"
-            data = problem("not_initialized", "initialize comes first on every connection")
+            credentials, hint = "", "initialize comes first on every connection"
+            if self.token:
+                credentials, hint = " with the token", "this daemon answers nothing before initialize.token"
+            message = f"call initialize{credentials} before {request.method}"
+            data = problem("not_initialized", hint)
             return Answer(self._peer.fail(request.id, rpc.NOT_INITIALIZED, message, data))
         call = _Call(self)
         try:
@@ -306,8 +309,7 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
         except Refused as no:
             call.action = no.then
             message = f"{name}: {no}" if no.code == rpc.INVALID_PARAMS else str(no)
-            place = {"path": no.path} if no.path else {}
-            raise JsonRpcError(no.code, message, problem(no.kind, no.hint, **place)) from None
+            raise JsonRpcError(no.code, message, problem(no.kind, no.hint, **no.data)) from None
         if isinstance(result, Then):
             result, call.action = result
         return jsonrpcserver.Success({} if result is None else msgspec.to_builtins(result))

@@ -107,6 +107,7 @@ async def turn_revert(caller: Caller, params: t.TurnRevert) -> t.TurnReverted:
             f"nothing was restored, since these were changed after the turn: {', '.join(names)}",
             kind="changed_since",
             hint="revert later turns that touched them first, or restore them by hand",
+            paths=names,
         ) from None
     except TurnNotKept:
         raise _not_kept(turn) from None
@@ -119,7 +120,10 @@ async def turn_revert(caller: Caller, params: t.TurnRevert) -> t.TurnReverted:
         )
     match _files_touched(session, turn):
         case None:
-            raise _no_turn(turn)
+            hint = (
+                "those whose messages the conversation has are known, and the last 1,000 since it was opened"
+            )
+            raise _no_turn(turn, hint)
         case True:
             raise _not_kept(turn)
     return t.TurnReverted(restored=[], removed=[])
@@ -142,8 +146,7 @@ def _files_touched(session: Session, turn: str) -> bool | None:
     return done if known else None
 
 
-def _no_turn(turn: str) -> Refused:
-    hint = "the last 1,000 since the session was opened are known"
+def _no_turn(turn: str, hint: str = "the last 1,000 since the session was opened are known") -> Refused:
     return Refused(f"no turn {turn!r} in this session", kind="turn_not_found", hint=hint)
 
 

@@ -208,12 +208,15 @@ def credentials(
 
 def _require_model(provider: str, model: str, where: str) -> None:
     if not model:
-        raise BadChoice(f"provider {provider} needs --model NAME; `{where}` lists the names", "model")
+        raise BadChoice(
+            f"provider {provider} needs a model, --model NAME or `model` over RPC; `{where}` lists the names",
+            "model",
+        )
 
 
 def _refuse_url(provider: str, base_url: str) -> None:
     if base_url:
-        raise BadChoice(f"--base-url means nothing to provider {provider}: it talks to no server", "base_url")
+        raise BadChoice(f"a base URL means nothing to provider {provider}: it talks to no server", "base_url")
 
 
 def _checked_url(url: str, source: str) -> str:
