@@ -34,6 +34,22 @@ class Visitor:
         """It reads at once."""
 
 
+class Slow:
+    """What makes the close of a session wait: a start of extensions that takes its time to give up."""
+
+    def __init__(self, session: Session) -> None:
+        self.asked = asyncio.Event()
+        self.gives_up = asyncio.Event()
+        session.loading = session.tasks.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.asked.set()
+            await self.gives_up.wait()
+
+
 class Noted(Independent):
     """Tasks that can be asked for by the beginning of their name."""
 

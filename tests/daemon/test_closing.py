@@ -10,7 +10,7 @@ from weakref import ref
 
 import pytest
 
-from tests.daemon.houses import LIMITS, Noted, Visitor, prompt, sessions
+from tests.daemon.houses import LIMITS, Noted, Slow, Visitor, prompt, sessions
 from zotd.base.tasks import Independent
 from zotd.daemon.connection import Connection
 from zotd.daemon.refused import Refused
@@ -20,22 +20,6 @@ from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.store.errors import NoSession
 from zotd.store.log import SessionLog
-
-
-class Slow:
-    """What makes the close of a session wait: a start of extensions that takes its time to give up."""
-
-    def __init__(self, session: Session) -> None:
-        self.asked = asyncio.Event()
-        self.gives_up = asyncio.Event()
-        session.loading = session.tasks.create_task(self._run())
-
-    async def _run(self) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.asked.set()
-            await self.gives_up.wait()
 
 
 class Nowhere:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.daemon.houses import Visitor
+from tests.daemon.houses import Slow, Visitor
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent
 from zotd.cli.agents import Agents
@@ -164,6 +164,47 @@ async def test_a_session_whose_opener_gave_up_has_its_extensions(
             assert not session.clients
             session.attach(Visitor())  # as somebody would who is asked nothing
             assert await is_guarded(session)
+        await house.sessions.close_all()
+
+
+async def test_a_file_that_a_zot_client_names_is_read_beside_the_event_loop(spec: SessionSpec) -> None:
+    async with (tasks := Noted()):
+        session_id = await House(tasks, spec).saved()
+        (path,) = (spec.home / "sessions").rglob("*.jsonl")
+        named = House(tasks, replace(spec, saved=path))
+        with named.client() as client:
+            say(client, {"type": "hello"})
+            assert named.sessions.all() == []
+            await tasks.ended("load")
+            await tasks.ended("zot dialect commands")
+            (session,) = named.sessions.all()
+            assert session.id == session_id
+            assert len(session.clients) == 1
+            assert client.front is not None
+            await client.front.closed()
+        await named.sessions.close_all()
+
+
+async def test_a_zot_client_waits_for_the_end_of_what_is_being_closed(spec: SessionSpec) -> None:
+    async with (tasks := Noted()):
+        path = spec.cwd / "talk.jsonl"
+        house = House(tasks, replace(spec, saved=path))
+        await house.saved()
+        session = await house.sessions.saved.load(house.spec)
+        await session.loaded()
+        slow = Slow(session)
+        closing = asyncio.ensure_future(house.sessions.close(session, "closed"))
+        await slow.asked.wait()
+        with house.client() as client:
+            say(client, {"type": "get_state"})
+            asyncio.get_running_loop().call_later(0.02, slow.gives_up.set)
+            await closing
+            await tasks.ended("zot dialect commands")
+            (again,) = house.sessions.all()
+            assert (again.id, again is session) == (session.id, False)
+            assert len(again.clients) == 1
+            assert client.front is not None
+            await client.front.closed()
         await house.sessions.close_all()
 
 

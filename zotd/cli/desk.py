@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from zotd.base.files import is_there
 from zotd.base.tasks import Tasks
 from zotd.cli.agents import Agents
 from zotd.daemon.connection import Connection, Front
@@ -98,19 +99,19 @@ class Desk:
 
     # What a zot client asks of the process
 
+    @property
+    def resumes(self) -> bool:
+        """Whether the session to come is read from a file, which may take its time."""
+        saved = self._spec.saved
+        return saved is not None and is_there(saved)
+
     def identity(self) -> tuple[str, str]:
-        """Provider and model, without loading them. Raises when no credentials are found."""
-        choice = chosen(self._going_on())
+        """Provider and model of a session that is to be new, without loading them.
+
+        Raises when no credentials are found.
+        """
+        choice = chosen(self._spec)
         return choice.provider, choice.model
-
-    def _going_on(self) -> SessionSpec:
-        """The spec of the session to come, with what its file says where the flags say nothing."""
-        if (path := self._spec.saved) is None or not path.exists():
-            return self._spec
-        from zotd.daemon.beginning import continued
-
-        store = self._house.agents.sessions.store(self._spec.home)
-        return continued(self._spec, store.read(path))
 
     def models(self) -> list[dict[str, Any]]:
         from zotd.providers.catalog import models
@@ -126,11 +127,14 @@ class Desk:
             for choice in models(self._spec.home)
         ]
 
-    def open(self) -> Session:
-        sessions, saved = self._house.agents.sessions, self._spec.saved
-        # Who comes with the same flags, or names what another client works with, joins it.
-        joined = sessions.at(saved) if saved is not None else None
-        return joined or sessions.open(self._spec)
+    async def open(self) -> Session:
+        """A new session, or that of the file that was named: who names what another client works with joins
+        it.
+        """
+        sessions = self._house.agents.sessions
+        if self._spec.saved is None:
+            return sessions.open(self._spec)
+        return await sessions.saved.open(self._spec)
 
     async def find(self, session_id: str) -> Session:
         """The session of that id, open or saved. Raises StoreError, and BadChoice for an unknown tool."""

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from zotd.agent.ports import NotKept
+from zotd.agent.ports import NotKept, ProviderError
 from zotd.base.files import is_there
 from zotd.base.tasks import Tasks
 from zotd.daemon.beginning import begin
 from zotd.daemon.refused import Refused
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
-from zotd.providers.catalog import BadChoice
+from zotd.providers.catalog import BadChoice, NoCredentials
 from zotd.store.errors import Ambiguous, BadSessionFile, NoSession, StoreError
 from zotd.store.log import real_path
 
@@ -33,7 +33,6 @@ class Reopening:
     def __init__(self, sessions: Sessions, tasks: Tasks) -> None:
         self._sessions = sessions
         self._tasks = tasks
-        self._loading: dict[Path, asyncio.Task[Session | Exception]] = {}
         self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self.closing: dict[Session, asyncio.Task[NotKept | None]] = {}
         """Sessions that are being closed: who wants them again waits for that."""
@@ -76,14 +75,21 @@ class Reopening:
         Without a client it is closed after a while.
         Raises StoreError, and BadChoice for an unknown tool.
         """
+        return await self._reached(spec, as_said=False)
+
+    async def open(self, spec: SessionSpec) -> Session:
+        """As `load`, for a client whose own flags count, and whose file may be still to come.
+
+        Raises NoCredentials and what else `Sessions.open` does, too.
+        """
+        return await self._reached(spec, as_said=True)
+
+    async def _reached(self, spec: SessionSpec, *, as_said: bool) -> Session:
         assert spec.saved is not None
         key = await asyncio.to_thread(real_path, spec.saved)
-        loading = self._loading.get(key)
-        if loading is None:
-            loading = self._tasks.create_task(self._load(spec, key), name="load of a session")
-            self._loading[key] = loading
+        opening = self._tasks.create_task(self._load(spec, key, as_said), name="load of a session")
         # Whoever gives up waiting leaves it to the others.
-        loaded = await asyncio.shield(loading)
+        loaded = await asyncio.shield(opening)
         if isinstance(loaded, Exception):
             raise loaded
         return loaded
@@ -120,32 +126,30 @@ class Reopening:
         """Held by who has to do with the file of a session that is not open."""
         return self._files.setdefault(key, asyncio.Lock())
 
-    async def _load(self, spec: SessionSpec, key: Path) -> Session | Exception:
+    async def _load(self, spec: SessionSpec, key: Path, as_said: bool) -> Session | Exception:
         """The error comes back as it is: a task that fails is a mistake of ours, which this is not."""
         try:
             async with self._alone(key):
-                return await self._opened(spec, key)
-        except (StoreError, BadChoice, Refused) as wrong:
+                return await self._opened(spec, key, as_said)
+        except (StoreError, BadChoice, NoCredentials, ProviderError, Refused) as wrong:
             return wrong
         except OSError as wrong:
             return BadSessionFile(key, 0, f"cannot be read: {wrong.strerror or wrong}")
-        finally:
-            del self._loading[key]
 
-    async def _opened(self, spec: SessionSpec, key: Path) -> Session:
+    async def _opened(self, spec: SessionSpec, key: Path, as_said: bool) -> Session:
         await self.closed(lambda one: _is_in(one, key))
         if (open_already := self._sessions.at(key)) is not None:
             return open_already
-        if not is_there(key):
+        if not as_said and not is_there(key):
             raise NoSession(f"there is no session file {key}")
         beginning = await asyncio.to_thread(begin, spec, self._sessions.limits)
         await self.closed(lambda one: one.id == beginning.session_id)  # from a copy of the file
         before = self._closed.pop(beginning.session_id, None)
-        if before is not None:
+        if before is not None and not as_said:
             # What an editor brings back waits for trust, whoever had it open before.
             asks = before.asks_trust or spec.asks_trust
             spec = replace(before, saved=spec.saved, asks_trust=asks)
-        session = self._sessions.make(spec, beginning, late=True)
+        session = self._sessions.make(spec, beginning, late=not as_said)
         self._sessions.expire_later(session)
         return session
 

@@ -29,7 +29,9 @@ _LIGHT = frozenset({"ping", "hello", "get_models"})
 
 
 class Desk(Protocol):
-    """What a front needs of the process. `open` may be slow the first time: it loads the agent."""
+    """What a front needs of the process. `open` may be slow: the first time it loads the agent, and what it
+    `resumes` is read from a file; of anything else the `identity` is known at once.
+    """
 
     @property
     def tasks(self) -> Tasks: ...
@@ -37,9 +39,11 @@ class Desk(Protocol):
     def token(self) -> str: ...
     @property
     def private(self) -> bool: ...
+    @property
+    def resumes(self) -> bool: ...
     def identity(self) -> tuple[str, str]: ...
     def models(self) -> list[dict[str, Any]]: ...
-    def open(self) -> Session: ...
+    async def open(self) -> Session: ...
     async def find(self, session_id: str) -> Session: ...
     def set_model(self, session: Session, model: str) -> None: ...
     def set_reasoning(self, session: Session, level: str) -> None: ...
@@ -56,7 +60,7 @@ class ZotFront:
         self.desk = desk
         self.capabilities: frozenset[str] = frozenset()
         self._session: Session | None = None
-        self._inbox: deque[Command | Refusal] = deque()
+        self._inbox: deque[Command | Refusal | None] = deque()  # None: begin the session
         self._pump: asyncio.Task[None] | None = None
         self.reloads: set[asyncio.Task[None]] = set()
         self._trusted = not desk.token
@@ -65,7 +69,7 @@ class ZotFront:
         self._catching_up = False
         self._met = False
         grace = connection.limits.health_grace_s
-        self._warm_up = asyncio.get_running_loop().call_later(grace, self._begin_session)
+        self._warm_up = asyncio.get_running_loop().call_later(grace, self._take, None)
 
     # Client of a session
 
@@ -103,16 +107,16 @@ class ZotFront:
             return
         if not self._met:
             self._met = True
-            if self._identity(_named(command)) is None:
+            if not self.desk.resumes and self._identity(_named(command)) is None:
                 return
         self._take(command)
 
     def malformed(self, message: str) -> None:
         self._take(Refusal(dialect.malformed(message)))
 
-    def _take(self, item: Command | Refusal) -> None:
+    def _take(self, item: Command | Refusal | None) -> None:
         """Serve at once what needs no agent, unless something waits ahead of it: answers keep their order."""
-        if self._pump is None and (isinstance(item, Refusal) or item.type in _LIGHT):
+        if self._pump is None and item is not None and self._is_light(item):
             self._answer_light(item)
             return
         self._inbox.append(item)
@@ -153,18 +157,30 @@ class ZotFront:
         try:
             while self._inbox:
                 item = self._inbox.popleft()
-                if isinstance(item, Refusal) or item.type in _LIGHT:
+                if item is None:
+                    await self._begin_session()
+                elif isinstance(item, Refusal) or self._is_light(item):
                     self._answer_light(item)
                 elif item.type == "attach":
                     await self._attach(item)
-                elif (session := self._begin_session(item)) is None:
+                elif (session := await self._begin_session(item)) is None:
                     continue
+                elif self._is_light(item):  # it was only waiting for what is known now
+                    self._answer_light(item)
                 elif session.closing:
                     self.refuse(item, "the session was closed: attach to another one")
                 else:
                     await self._handle(item, session)
         finally:
             self._pump = None
+
+    def _is_light(self, item: Command | Refusal) -> bool:
+        """Whether it is answered without a session. `hello` tells of the model, which may be in a file."""
+        if isinstance(item, Refusal):
+            return True
+        if item.type == "hello" and self._session is None and self.desk.resumes:
+            return False
+        return item.type in _LIGHT
 
     async def _handle(self, command: Command, session: Session) -> None:
         """A fault of ours is one command's failure, never the end of a daemon that serves others."""
@@ -208,17 +224,22 @@ class ZotFront:
         session.attach(self, since, epoch)
         self._catching_up = False
 
-    def _begin_session(self, command: Command | None = None) -> Session | None:
+    async def _begin_session(self, command: Command | None = None) -> Session | None:
         """command: the one that needs it, if it was one."""
         if self._session is None and not self._over and self._trusted:
             self._warm_up.cancel()
-            try:
-                self._session = self.desk.open()
-                self._session.attach(self, 0 if self._session.unseen else None)
-            except Exception as problem:
-                self._fail(str(problem), command)
-                return None
+            await self._open(command)
         return self._session
+
+    async def _open(self, command: Command | None) -> None:
+        try:
+            session = await self.desk.open()
+        except Exception as problem:
+            self._fail(str(problem), command)
+            return
+        if not self._over:  # its client may have gone meanwhile
+            self._session = session
+            session.attach(self, 0 if session.unseen else None)
 
     # Commands
 
