@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.clients import Machine, text_of, types
+from tests.clients import LONG, Machine, text_of, types
 
 SLOW = {"reply": [{"text": "one two three four five six seven eight nine ten", "delay_ms": 5000}]}
 STEP = {"reply": [{"tool_call": {"name": "bash", "args": {"command": "true"}}}], "times": 0}
@@ -158,6 +159,29 @@ def test_an_interruption_in_the_middle_of_a_turn_exits_130(machine: Machine) -> 
     assert types(frames) == ["assistant_message", "turn_end", "done", "result"]
     assert (frames[-1]["ok"], frames[-1]["stop"], frames[-1]["error"]) == (False, "aborted", "interrupted")
     assert client.exit_code() == 130
+
+
+@pytest.mark.parametrize("module", ["zotd.cli.flags", "zotd.cli.app", "zotd.cli.oneshot"])
+def test_an_interruption_before_a_run_begins_exits_130_and_says_nothing(
+    machine: Machine, module: str
+) -> None:
+    """Python tells which module it has read; then the prompt is awaited, which never comes."""
+    with subprocess.Popen(
+        [machine.program, "--json", "--provider", "scripted"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**machine.env, "PYTHONPROFILEIMPORTTIME": "1"},
+        cwd=machine.cwd,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not process.stderr.readline().endswith(b" " + module.encode() + b"\n"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG) == 130
+        assert process.stdout.read() == b""
+        assert all(line.startswith(b"import time:") for line in process.stderr)
 
 
 def test_an_interrupted_command_is_gone_before_zotd_is(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from tests.clients import Machine, types
+from zotd.base.limits import Limits
 from zotd.cli.flags import UsageError, parse
+from zotd.cli.oneshot import oneshot
+from zotd.daemon.spec import SessionSpec
 
 SCRIPTED = ("--provider", "scripted")
 
@@ -148,6 +152,26 @@ def test_what_cannot_be_had_exits_2_before_anything_starts(machine: Machine) -> 
     twin.write_text(json.dumps({"type": "meta", "meta": meta}, separators=(",", ":")) + "\n" + rest)
     assert f"several sessions begin with '{session}': " in refused("--session", session, "-p", "x")
     assert talk(path) == said("one")
+
+
+def test_a_session_that_is_taken_while_a_run_starts_is_told_of_with_what_to_do(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = machine.cwd / "talk.jsonl"
+    machine.run(*SCRIPTED, "--session", path, "-p", "one", stdin=None)
+    flags = parse([*SCRIPTED, "--session", str(path), "-p", "two"])
+    spec = SessionSpec(
+        cwd=machine.cwd,
+        home=machine.home,
+        user_home=machine.root,
+        environ={},
+        provider="scripted",
+        saved=path,
+    )
+    with path.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert asyncio.run(oneshot(flags, spec, Limits())) == 2
+    assert f"has the session open: {path}; end that process first" in capsys.readouterr().err
 
 
 def test_the_process_that_has_a_session_open_is_named(machine: Machine) -> None:

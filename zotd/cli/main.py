@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps it in enums, which take longer
 import gc
+import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _YOUNG_OBJECTS = 3_000
 """New objects between two looks for garbage: with the usual 700, start-up looks a hundred times in vain."""
@@ -24,8 +30,16 @@ def main() -> int:
     gc.set_threshold(_YOUNG_OBJECTS)
     try:
         return _run(argv)
+    except KeyboardInterrupt:  # what Python would say of it is no news
+        _leave()
     finally:
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # what is left takes no longer than dying of it
         gc.freeze()  # everything goes with the process: nothing has to be looked through once more
+
+
+def _leave(*_: object) -> NoReturn:
+    """Interrupted, before a run began that would tell of it."""
+    os._exit(130)
 
 
 def _run(argv: list[str]) -> int:
@@ -42,6 +56,10 @@ def _run(argv: list[str]) -> int:
         from zotd.cli.trust import main as trust
 
         return trust(argv[1:])
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(
+            _signal.SIGINT, _leave
+        )  # nothing is to be cleaned up until a run has a handler of its own
     from zotd.cli.flags import Flags, UsageError, parse
 
     try:

@@ -54,12 +54,14 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
         try:
             session = agents.sessions.open(spec)
         except (BadChoice, NoCredentials, ProviderError, StoreError) as wrong:
-            return _complain(str(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
+            from zotd.cli.which import told
+
+            return _complain(told(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
         run = Run(session, flags.timeout, schema)
+        on_signals(run.interrupt)
         outlet = await open_stdout(_patient(limits), run.lose)
         reporter = JsonReporter(outlet) if flags.mode == "json" else TextReporter(outlet, run.turns)
         session.attach(reporter, since=0)
-        on_signals(run.interrupt)
         try:
             outcome = await run.prompt(prompt)
         finally:
