@@ -49,3 +49,28 @@ def test_another_epoch_is_answered_with_one_picture(machine: Machine) -> None:
     resync = guest.next()
     assert (resync["type"], resync["seq"]) == ("resync", last["seq"])
     assert resync["session"]["message_count"] == 2
+
+
+def test_who_waits_for_its_own_prompt_is_sent_no_end_of_another(machine: Machine) -> None:
+    _, path = machine.listen("--provider", "scripted", *machine.script(SLOW, ECHO))
+    owner, guest, watcher = machine.connect(path).greet(), machine.connect(path), machine.connect(path)
+    session = owner.session(ephemeral=True)
+    owner.call("turn/start", session_id=session, text="slow")
+    owner.event("text_delta")
+    for client in (guest, watcher):
+        client.ask("attach", session_id=session)
+    guest.send({"type": "prompt", "message": "mine", "id": "m"})
+    owner.event("queue")  # it waits behind the other one
+    owner.call("turn/abort", session_id=session)
+    seen = guest.until("done")
+    assert [frame["data"] for frame in seen if frame.get("id") == "m"] == [{"started": True}]
+    assert [frame["stop"] for frame in seen if frame["type"] == "turn_end"] == ["aborted", "end_turn"]
+    assert text_of(seen).endswith("an answer")
+    assert [watcher.until("done")[-1]["stop"] for _ in range(2)] == ["aborted", "end_turn"]
+    # What it left behind in one session, it does not wait for in another.
+    guest.send({"type": "prompt", "message": "slow"})
+    guest.until("text_delta")
+    other = owner.session(ephemeral=True)
+    guest.ask("attach", session_id=other)
+    owner.call("turn/start", session_id=other, text="hello")
+    assert guest.until("done")[-1]["session_id"] == other

@@ -90,12 +90,14 @@ class ZotFront:
     def _ends(self, turn_id: str) -> bool:
         """Whether a `done` is what this client waits for: it stops at the first one that it is sent.
 
-        So a command sends none while a prompt runs, nor one that an extension has run.
+        So a command sends none while a prompt runs, nor one that an extension has run; and while prompts of
+        this client wait, other turns send none.
         """
         active = self._session.turns.active if self._session is not None else None
-        awaited = turn_id in self.awaited
-        self.awaited.discard(turn_id)
-        return awaited if active is None else turn_id == active.id
+        if turn_id in self.awaited:
+            self.awaited.remove(turn_id)
+            return active is None or turn_id == active.id
+        return active is not None and turn_id == active.id and not self.awaited
 
     # Front
 
@@ -212,6 +214,7 @@ class ZotFront:
         before = self._session
         if before is not None and before is not session:
             await self.desk.leave(before, self)
+            self.awaited.clear()
         if self._over:  # meanwhile its client has gone
             return
         self._session = session
