@@ -57,9 +57,8 @@ def _run(argv: list[str]) -> int:
 
         return trust(argv[1:])
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-        _signal.signal(
-            _signal.SIGINT, _leave
-        )  # nothing is to be cleaned up until a run has a handler of its own
+        # Nothing is to be cleaned up until a run has a handler of its own.
+        _signal.signal(_signal.SIGINT, _leave)
     from zotd.cli.flags import Flags, UsageError, parse
 
     try:
