@@ -80,6 +80,25 @@ def test_the_request_and_the_response_of_a_section_are_valid(method: str) -> Non
         assert_valid(response["result"], result)
 
 
+def test_the_response_of_a_section_answers_its_request() -> None:
+    for method in ("session/load", "session/fork", "session/import"):
+        _, response = examples(method)
+        session = response["result"]["session"]
+        assert (session["ephemeral"], "path" in session) == (False, True)
+    for method, member in (("session/rename", "title"), ("session/set", "reasoning"), ("session/new", "cwd")):
+        request, response = examples(method)
+        assert response["result"]["session"][member] == request["params"][member]
+    request, response = examples("session/fork")
+    forked = response["result"]["session"]
+    assert forked["last_message_id"] == request["params"]["message_id"]
+    assert forked["session_id"] != request["params"]["session_id"]
+    request, response = examples("session/attach")
+    assert response["result"]["next_seq"] == response["result"]["session"]["next_seq"]
+    assert response["result"]["next_seq"] > request["params"]["since"] + 1
+    request, response = examples("turn/unqueue")
+    assert request["params"]["turn_id"] not in [turn["turn_id"] for turn in response["result"]["turns"]]
+
+
 @pytest.mark.parametrize("method", METHOD_TYPES)
 def test_a_section_lists_the_errors_of_its_method(method: str) -> None:
     errors = section(method).split("**Errors**", 1)[1]

@@ -13,7 +13,8 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a published event carries besides its own fields. The session adds it, whoever made the event.
 
     session_id: whose event it is.
-    seq: its number, growing by 1 inside an epoch, which is a session's life in one daemon.
+    seq: its number, growing by 1 inside an epoch, which is a session's life in one daemon. Clients of the zot
+        dialect are not sent every number.
     time: when it happened, RFC 3339 UTC.
     first_seq: set when several events were merged into this one: the number of the first.
     turn_id: set on the events of a turn.

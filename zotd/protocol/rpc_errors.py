@@ -34,7 +34,9 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "turn_not_found": ErrorKind(
         REFUSED, "no turn of that id is among the last 1,000 since the session was opened"
     ),
-    "busy": ErrorKind(REFUSED, "a turn is running: wait for its end or abort it"),
+    "busy": ErrorKind(
+        REFUSED, "a turn is running, or as many prompts wait as may: wait for a `done`, or abort"
+    ),
     "command_not_found": ErrorKind(REFUSED, "no command of that name is registered; see `command/list`"),
     "extension_not_found": ErrorKind(REFUSED, "no extension of that name was found; see `extension/list`"),
     "extension_gone": ErrorKind(REFUSED, "the extension has ended, or does not read what is sent to it"),
@@ -42,7 +44,9 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "message_not_found": ErrorKind(REFUSED, "the conversation has no message of that id"),
     "bad_session_file": ErrorKind(REFUSED, "the file cannot be read as a session; the message says where"),
     "storage": ErrorKind(REFUSED, "a file cannot be written; the message says which and why"),
-    "changed_since": ErrorKind(REFUSED, "files were changed after the turn; the message names them"),
+    "changed_since": ErrorKind(
+        REFUSED, "files were changed after the turn; the message names them, and so does the array `paths`"
+    ),
     "not_kept": ErrorKind(REFUSED, "what the turn's files held before is not kept any more"),
     "panel_not_found": ErrorKind(REFUSED, "that panel is not open, or no longer: nothing needs to be done"),
 }

@@ -161,7 +161,8 @@ class SessionAttach(SessionRef, frozen=True, kw_only=True):
     """Gets the events of a session from now on, and first those after `since`.
 
     What cannot be replayed, because it is too long ago or of another epoch, is stood in for by one `resync`.
-    A saved session that is not open is opened, with another epoch.
+    A saved session that is not open is opened, with another epoch. A caller that is attached already gets
+    none again of what it was sent.
 
     session_id: which.
     epoch: the one `since` belongs to; the current one when absent.

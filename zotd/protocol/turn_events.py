@@ -13,7 +13,8 @@ class UserMessage(EventBase, frozen=True, kw_only=True, tag="user_message"):
     """A prompt entered the conversation.
 
     content: text and images.
-    origin: `client`, or the name of the extension that submitted it.
+    origin: the name of the client that sent it, `client` where it gave none, or `extension:NAME` for one
+        that an extension submitted.
     message_id: of its row in the conversation.
 
     Example: {"type":"user_message","content":[{"type":"text","text":"hello"}]}
@@ -267,10 +268,10 @@ class QueueChanged(EventBase, frozen=True, kw_only=True, tag="queue"):
 
 
 class CommandResult(EventBase, frozen=True, kw_only=True, tag="command_result"):
-    """A command of an extension answered.
+    """A command answered.
 
     turn_id: of the command; a turn it starts has the same.
-    extension: whose command.
+    extension: whose command; `zotd` for one of its own, such as `clear`.
     name: of the command, without the slash.
     action: `prompt`, `insert`, `display`, `open_panel` or `noop`.
     error: set when it failed.
@@ -328,6 +329,8 @@ class SessionChanged(EventBase, frozen=True, kw_only=True, tag="session_changed"
 
 class Resync(EventBase, frozen=True, kw_only=True, tag="resync"):
     """Events were skipped for this client; this picture stands in for them.
+
+    Its `seq` is that of the last event in the picture: the next event has the number after it.
 
     session: as it is now.
 

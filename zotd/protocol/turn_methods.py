@@ -72,7 +72,8 @@ class TurnStartParams(SessionRef, frozen=True, kw_only=True):
     if_busy: `queue` waits its turn, `reject` fails with kind `busy`, `steer` reaches the model of the running
         turn before its next call, or queues when there is none any more; a command runs at once either way.
     key: of the caller's making: the same one within 24 hours is answered as before and runs nothing twice.
-    dirty_files: absolute paths of files with unsaved changes: `write` and `edit` refuse them in this turn.
+    dirty_files: paths of files with unsaved changes, absolute or relative to the session's directory: `write`
+        and `edit` refuse them in this turn.
 
     Example: {"session_id":"8f37d5f6","text":"fix the test"}
     """
@@ -89,7 +90,8 @@ class TurnAccepted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Answers `turn/start`.
 
     turn_id: of the turn; its `done` carries it.
-    state: `started`, `queued`, `steered` or `command`.
+    state: `started`, `queued`, `steered` or `command`. The prompt of one that steers comes as a
+        `user_message` of the turn that takes it in; its own `done` follows that turn's.
     position: in the queue, from 1.
 
     Example: {"turn_id":"b2c7","state":"queued","position":1}

@@ -13,6 +13,7 @@ from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.catalogue import StructType
 from zotd.schema.definitions import schemas
 from zotd.schema.docstrings import documentation
+from zotd.schema.examples import answer_shown
 
 SERVER_METHODS = "x-zotd-server-methods"
 """OpenRPC knows only what clients call. Here is what the daemon sends by itself, in the same form."""
@@ -53,7 +54,6 @@ def openrpc() -> dict[str, Any]:
 def _method(name: str, shapes: dict[str, Any]) -> dict[str, Any]:
     params, result = METHOD_TYPES[name]
     words = documentation(params)
-    answer = documentation(result).example if result is not None else {}
     return {
         "name": name,
         **_summary(words.meaning),
@@ -68,7 +68,7 @@ def _method(name: str, shapes: dict[str, Any]) -> dict[str, Any]:
             {
                 "name": name,
                 "params": [{"name": key, "value": value} for key, value in words.example.items()],
-                "result": {"name": "result", "value": answer},
+                "result": {"name": "result", "value": answer_shown(name)},
             }
         ],
     }

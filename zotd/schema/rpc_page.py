@@ -11,6 +11,7 @@ from zotd.protocol.methods import METHOD_TYPES, PROTOCOL_VERSION
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.catalogue import METHOD_SHAPES, StructType
 from zotd.schema.docstrings import documentation
+from zotd.schema.examples import answer_shown
 from zotd.schema.reference import GENERATED, code, section, table
 
 _HEAD = f"""# RPC
@@ -102,7 +103,6 @@ def _method(name: str, number: int) -> list[str]:
     """Meaning, params, result, example, errors. `number` becomes the id in the example."""
     params, result = METHOD_TYPES[name]
     request = {"jsonrpc": "2.0", "id": number, "method": name, "params": documentation(params).example}
-    answer = documentation(result).example if result is not None else {}
     own = METHOD_ERRORS[name]
     return [
         f"## `{name}`",
@@ -112,7 +112,7 @@ def _method(name: str, number: int) -> list[str]:
         "**Result**",
         *_result(result),
         "**Example**",
-        code(request, {"jsonrpc": "2.0", "id": number, "result": answer}),
+        code(request, {"jsonrpc": "2.0", "id": number, "result": answer_shown(name)}),
         "**Errors**",
         _kinds(own) if own else "None of its own.",
     ]
