@@ -15,13 +15,18 @@ from zotd.protocol.events import EVENTS
 from zotd.protocol.session import SessionInfo
 from zotd.store.view import SessionView
 
-SCRIPT: list[Frame] = [
+LOOK: list[Frame] = [
     {
         "match": "^tool",
         "reply": [{"text": "I look."}, {"tool_call": {"name": "bash", "args": {"command": "echo hi"}}}],
         "usage": {"input": 7, "output": 3},
-        "times": 0,
     },
+    {"match": "^tool", "reply": [{"text": "I see."}]},
+]
+"""A call, and what is said of its result: the text that the model goes by stays the same."""
+SCRIPT: list[Frame] = [
+    *LOOK * 20,
+    {"match": "^tool", "reply": [{"text": "I know."}], "times": 0},
     {"match": "^slow", "reply": [{"text": "one two three four", "delay_ms": 15}], "times": 0},
     {"match": "^think", "reply": [{"thinking": "hm"}, {"text": "é\u2028\ud83d"}], "times": 0},
     {"match": "^fail", "error": {"status": 400, "message": "no"}, "times": 0},
@@ -137,7 +142,12 @@ class Story:
         self.visitors.append((visitor.call("session/attach", session_id=self.id)["session"], visitor))
 
     def end(self) -> Frame:
-        """The picture once nothing happens any more."""
+        """The picture once nothing happens any more, also of what extensions do outside of turns."""
+        for puppet in ("pup", "pip"):  # what it was sent before is answered before this
+            self.accepted(self.ask("turn/start", text=words(puppet)))
+        return self.settled()
+
+    def settled(self) -> Frame:
         while True:
             for turn in self.turns:
                 self.ask("turn/wait", turn_id=turn)
