@@ -29,7 +29,8 @@ const events = {
   },
 };
 
-createInterface({ input: socket }).on("line", (line) => {
+const lines = createInterface({ input: socket }).on("error", fail); // it passes on the socket's own
+lines.on("line", (line) => {
   const { id, method, params, result, error } = JSON.parse(line);
   if (method) return events[method]?.(params);
   const { resolve, reject } = waiting.get(id);

@@ -16,7 +16,8 @@ from pathlib import Path
 class Daemon:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
+        if self.socket.connect_ex(path):
+            sys.exit(f"nobody listens on {path}")
         self.lines = self.socket.makefile("r", encoding="utf-8", newline="\n")
 
     def messages(self):
