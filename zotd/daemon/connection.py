@@ -92,6 +92,8 @@ class Connection:
         self._preface_framing: Framing | None = None
         self._preface: asyncio.Task[None] | None = None
         self._held: list[bytes | Oversize | BadFrame] = []
+        self._held_bytes = 0
+        self._dropped = False
         self._first = True
         self._over = False
         self._pending: list[bytes] = []
@@ -162,7 +164,7 @@ class Connection:
             if self._over:
                 return
             if self._preface is not None:  # what follows it waits for what it says
-                self._held += frames[at:]
+                self._hold(frames[at:])
                 return
             if isinstance(frame, Oversize | BadFrame):
                 self._malformed(frame.message)
@@ -173,6 +175,15 @@ class Connection:
                 self._malformed(problem.message)
             else:
                 self._dispatch(value)
+
+    def _hold(self, frames: Sequence[bytes | Oversize | BadFrame]) -> None:
+        """Keep frames until the preface is answered: the last one may be as large as a frame can be."""
+        for frame in frames:
+            if self._held_bytes > self.limits.frame_bytes:
+                self._dropped = True
+                return
+            self._held.append(frame)
+            self._held_bytes += len(frame if isinstance(frame, bytes) else frame.message)
 
     def _decides(self, value: Any) -> bool:
         """Whether a first value tells the framing: what follows a preface may be in the other one."""
@@ -210,6 +221,9 @@ class Connection:
         finally:
             self._preface = None
         if self._over:
+            return
+        if self._dropped:
+            self._refuse_preface(value, _too_much(self.limits.frame_bytes))
             return
         self._answer_preface({"zotd": PREFACE_VERSION, "version": __version__})
         if dialect:
@@ -261,6 +275,14 @@ def _refusal(preface: dict[str, Any], bad: BadPreface) -> dict[str, Any]:
     from zotd.wire.peer import error
 
     return error(None, bad.code, str(bad), bad.data)
+
+
+def _too_much(most: int) -> BadPreface:
+    from zotd.wire.peer import OVERLOADED, RETRY_AFTER_MS, problem
+
+    hint = "wait for the answer to a preface before sending so much"
+    data = problem("overloaded", hint, retry_after_ms=RETRY_AFTER_MS)
+    return BadPreface(OVERLOADED, f"more than {most} bytes came before the preface was answered", data)
 
 
 def is_preface(value: Any) -> bool:
