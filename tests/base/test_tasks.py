@@ -9,6 +9,10 @@ import pytest
 from zotd.base.tasks import Independent, Watched
 
 
+async def _say(words: str) -> str:
+    return words
+
+
 async def fail() -> None:
     raise LookupError("nothing is there")
 
@@ -84,3 +88,13 @@ async def test_whoever_watches_is_told_which_one_failed_and_of_no_cancellation(
         watched.create_task(asyncio.Event().wait(), name="the wait").cancel()
     assert told == [("the search", "LookupError('nothing is there')")]
     assert "the search" in capfd.readouterr().err
+
+
+async def test_at_the_end_what_needs_a_moment_gets_it_and_what_never_ends_is_cancelled() -> None:
+    async with Independent() as tasks:
+        quick = tasks.create_task(_say("done"))
+        stuck = tasks.create_task(asyncio.Event().wait())
+        await tasks.end(0.05)
+    assert quick.result() == "done"
+    assert stuck.cancelled()
+    await tasks.end(0.05)

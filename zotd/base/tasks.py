@@ -55,6 +55,12 @@ class Independent:
         task.add_done_callback(self._ended)
         return task
 
+    async def end(self, within_s: float) -> None:
+        """Cancel what still runs after so many seconds: nobody needs it any more."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+        self._cancel()
+
     def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()

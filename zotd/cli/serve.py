@@ -28,6 +28,7 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> 
             code = await (server.sockets(flags.listen) if flags.listen else server.stdio())
         finally:
             await agents.close()
+            await tasks.end(limits.threads_end_s)  # what waits for a disk would hold up the end
     return code
 
 
