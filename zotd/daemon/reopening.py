@@ -106,7 +106,7 @@ class Reopening:
         path = await asyncio.to_thread(self._sessions.store(home).find, session_id)
         key = await asyncio.to_thread(real_path, path)
         async with self._alone(key):
-            await self.closed(lambda one: _is_in(one, key))
+            await self.closed(lambda one: is_in(one, key))
             yield self._sessions.at(key) or path
 
     async def closed(self, concerns: Callable[[Session], bool] = lambda session: True) -> None:
@@ -137,7 +137,7 @@ class Reopening:
             return BadSessionFile(key, 0, f"cannot be read: {wrong.strerror or wrong}")
 
     async def _opened(self, spec: SessionSpec, key: Path, as_said: bool) -> Session:
-        await self.closed(lambda one: _is_in(one, key))
+        await self.closed(lambda one: is_in(one, key))
         if (open_already := self._sessions.at(key)) is not None:
             return open_already
         if not as_said and not is_there(key):
@@ -154,5 +154,6 @@ class Reopening:
         return session
 
 
-def _is_in(session: Session, file: Path) -> bool:
+def is_in(session: Session, file: Path) -> bool:
+    """Whether a session is saved in a file, or will be. file: its real path."""
     return session.path is not None and session.path.resolve() == file

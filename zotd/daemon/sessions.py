@@ -18,7 +18,7 @@ from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.opened import Opened, selected
 from zotd.daemon.refused import Refused
-from zotd.daemon.reopening import Reopening
+from zotd.daemon.reopening import Reopening, is_in
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.trusting import is_trusted, looked_up
@@ -171,8 +171,7 @@ class Sessions:
     def at(self, path: Path) -> Session | None:
         """The open session that is saved in a file, or will be."""
         real = path.resolve()
-        logs = ((session, session.log) for session in self.all())
-        return next((one for one, log in logs if log is not None and log.path.resolve() == real), None)
+        return next((session for session in self.all() if is_in(session, real)), None)
 
     def get(self, session_id: str) -> Session | None:
         opened = self._open.get(session_id)

@@ -6,8 +6,8 @@ import asyncio
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from zotd.agent.loop import Loop, Outcome
 from zotd.base.limits import Limits
@@ -18,10 +18,6 @@ from zotd.daemon.turns import Accepted, State, Turn, check_room
 from zotd.protocol.content import Block
 from zotd.protocol.events import Done, Event, QueueChanged
 from zotd.protocol.session import QueuedTurn
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
 
 
 class TurnQueue:

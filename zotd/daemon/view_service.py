@@ -47,7 +47,7 @@ async def session_messages(caller: Caller, params: s.SessionMessages) -> s.Messa
     session = session_of(caller, params)
     transcript = session.transcript
     first = max(0, (params.since or 0) + 1 - transcript.first_id)
-    last = None if params.limit is None else first + max(0, params.limit)
+    last = None if params.limit is None else first + params.limit
     rows = (
         row_of(transcript.first_id + at, message)
         for at, message in enumerate(transcript.messages[first:last], first)
