@@ -14,7 +14,7 @@ exec 3>"$dir/requests" 4<"$dir/answers"
 
 ask() { # ask ID METHOD PARAMS
     jq -cn --argjson id "$1" --arg method "$2" --argjson params "$3" \
-        '{jsonrpc: "2.0", $id, $method, $params}' >&3
+        '{jsonrpc: "2.0", $id, $method, $params}' >&3 || exit 1 # zotd has ended, and said why
 }
 
 result() { # The result in the next line, which must be an answer.
