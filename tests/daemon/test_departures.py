@@ -22,10 +22,10 @@ from zotd.cli.desk import Desk
 from zotd.cli.flags import Flags
 from zotd.cli.serve import Server
 from zotd.daemon.connection import Connection
-from zotd.daemon.server import FileOutlet
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.streams import FileOutlet
 
 T = TypeVar("T")
 LIMITS = Limits(orphan_s=0.01)

@@ -15,7 +15,7 @@ from referencing.jsonschema import DRAFT7
 
 from tests.clients import Machine, node
 from zotd.protocol.events import EVENTS
-from zotd.protocol.methods import METHOD_TYPES
+from zotd.protocol.methods import METHOD_TYPES, SERVER_METHOD_TYPES
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.openrpc import openrpc
 
@@ -85,7 +85,10 @@ def test_with_a_token_it_is_for_those_who_have_it(machine: Machine) -> None:
 
 def test_it_has_every_method_event_and_error() -> None:
     assert [method["name"] for method in DOCUMENT["methods"]] == list(METHOD_TYPES)
-    assert [method["name"] for method in DOCUMENT["x-zotd-server-methods"]] == list(EVENTS)
+    assert [method["name"] for method in DOCUMENT["x-zotd-server-methods"]] == [
+        *SERVER_METHOD_TYPES,
+        *EVENTS,
+    ]
     errors = DOCUMENT["components"]["errors"]
     assert {kind: errors[kind]["code"] for kind in errors} == {
         kind: of_kind.code for kind, of_kind in ERROR_KINDS.items()

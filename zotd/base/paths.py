@@ -29,6 +29,23 @@ def zot_home(environ: Mapping[str, str] | None = None) -> Path:
     return Path(user_state_dir("zot"))
 
 
+def run_directory(environ: Mapping[str, str], home: Path) -> Path:
+    """Where the user's daemon is met: `$XDG_RUNTIME_DIR/zotd`, elsewhere under its home. It may not exist."""
+    if runtime := environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "zotd"
+    return home / "run"
+
+
+def daemon_socket(environ: Mapping[str, str], home: Path) -> Path:
+    """The socket of the user's daemon."""
+    return run_directory(environ, home) / "zotd.sock"
+
+
+def daemon_log(home: Path) -> Path:
+    """What a daemon that was started in the background writes."""
+    return home / "logs" / "zotd.log"
+
+
 def absolute(path: str, name: str) -> Path:
     """A path that a person gave under `name`, `~` taken for a home. Raises OSError naming both."""
     try:

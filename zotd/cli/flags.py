@@ -15,16 +15,13 @@ REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max
 MODES = ("print", "json", "rpc")
 
 LATER = {
-    "--connect": "the shared daemon",
-    "--idle-timeout": "the shared daemon",
-    "--no-yolo": "approvals",
     "--max-cost-usd": "prices of models",
     "--fallback-model": "retries",
 }
 """Flags of zot and of later versions, with what each waits for. They are refused, never ignored."""
 UNNEEDED = ("--with-skills",)
 """Flags of zot that ask for what is so anyway: taken, and left out of the help."""
-COMMANDS = ("model", "sessions", "trust")
+COMMANDS = ("daemon", "doctor", "model", "service", "sessions", "trust", "uninstall")
 """Words that begin a command line of their own."""
 
 _EPILOG = """\
@@ -67,6 +64,9 @@ class Flags(argparse.Namespace):
     extensions: tuple[str, ...] = ()
     discover_extensions: bool = True
     listen: tuple[str, ...] = ()
+    connect: str = ""
+    idle_timeout: float = 0.0
+    approval: str = ""
     timeout: float = 0.0
     max_steps: int = 0
     latest: bool = False
@@ -131,11 +131,6 @@ def _settled(known: argparse.Namespace) -> Flags:
             "zotd ext is not there yet: put an extension's folder into $ZOT_HOME/extensions to install it, "
             "or give it with --ext DIR for one run; its log is $ZOT_HOME/logs/ext-NAME.log"
         )
-    if not mode and words[:1] == ["daemon"]:
-        raise UsageError(
-            "zotd daemon is not there yet: zotd rpc --listen unix:PATH serves any number of clients until it "
-            "is interrupted"
-        )
     if not mode and words[:1] and words[0] in COMMANDS:
         raise UsageError(f"{words[0]} comes first: zotd {words[0]} --help")
     if not mode:
@@ -148,6 +143,14 @@ def _settled(known: argparse.Namespace) -> Flags:
             raise UsageError("--listen unix: names no path")
         if not address.startswith(("unix:", "ws://")):
             raise UsageError(f"--listen {address}: expected unix:PATH or ws://127.0.0.1:PORT")
+    if known.connect is not None and not known.connect.strip():
+        raise UsageError("--connect: expected auto or the path of a socket, got nothing")
+    if known.connect and known.listen:
+        raise UsageError("--connect and --listen: one joins a daemon, the other is one; give one of them")
+    if known.idle_timeout and not known.listen:
+        raise UsageError("--idle-timeout goes with --listen and zotd daemon")
+    if known.no_yolo and known.approval not in (None, "ask"):
+        raise UsageError(f"--no-yolo asks, --approval {known.approval} does not: give one of them")
     return Flags(
         mode=mode,
         prompt=" ".join(words),
@@ -165,6 +168,9 @@ def _settled(known: argparse.Namespace) -> Flags:
         extensions=tuple(known.ext),
         discover_extensions=not known.no_ext,
         listen=tuple(known.listen),
+        connect=known.connect or "",
+        idle_timeout=known.idle_timeout,
+        approval="ask" if known.no_yolo else known.approval or "",
         timeout=known.timeout,
         max_steps=known.max_steps,
         latest=known.latest,
@@ -210,6 +216,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="unix:PATH or ws://127.0.0.1:PORT; repeatable",
     )
+    add("--connect", metavar="auto|PATH", help="join the user's daemon (auto starts it), or that socket's")
+    add("--idle-timeout", type=_seconds, default=0.0, metavar="S", help="end after S idle seconds")
     add("--provider", default="", metavar="ID", help="scripted, local, ollama or openai-compatible")
     add("--model", default="", metavar="ID", help="of that provider, or a PATH.gguf to run here")
     add("--api-key", default="", metavar="KEY", help="better given by environment")
@@ -253,7 +261,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--session", metavar="PATH|ID", help="go on with that one; a PATH is made if missing")
     add("--no-session", action="store_true", help="do not save the session")
-    add("--approval", type=_approval, metavar="auto", help="tools run without asking")
+    add("--approval", type=_approval, metavar="POLICY", help="of tool calls: auto, ask or rules")
+    add("--no-yolo", action="store_true", help="same as --approval ask")
     add("--timeout", type=_seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
     add("--max-steps", type=_count, default=0, metavar="N", help="model calls in one turn (exit 4)")
     add("--output-schema", default="", metavar="FILE", help="the answer must be JSON that fits this schema")
@@ -312,9 +321,7 @@ def _reasoning(text: str) -> str:
 
 
 def _approval(text: str) -> str:
-    if text in ("ask", "rules"):
-        raise argparse.ArgumentTypeError(f"{text} needs approvals, which this version does not have")
-    return _one_of(("auto",), text)
+    return _one_of(("auto", "ask", "rules"), text)
 
 
 def _one_of(values: tuple[str, ...], text: str) -> str:

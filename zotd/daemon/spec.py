@@ -25,6 +25,8 @@ class SessionSpec:
     trusted: whether the project's own extensions may run.
     asks_trust: whether `trusted` is what the user has said of `cwd`, looked up when extensions are loaded.
     max_steps: model calls in one turn, 0 for the default limit.
+    approval: `auto`, `ask` or `rules`; "" for what suits whoever opens it.
+    headless: whether its own client can never be asked: what would be asked is denied at once.
     given_to: provider that `base_url` and `api_key` are for, where another one was chosen since.
     ephemeral: whether it is never saved.
     saved: the file to go on with, or to make where there is none; None for a new one in its usual place.
@@ -49,6 +51,8 @@ class SessionSpec:
     trusted: bool = True
     asks_trust: bool = False
     max_steps: int = 0
+    approval: str = ""
+    headless: bool = False
     given_to: str = ""
     ephemeral: bool = False
     saved: Path | None = None

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from zotd.base.limits import Limits
 from zotd.daemon.connection import Connection
-from zotd.daemon.server import Connect, SocketClient, SocketInUse
+from zotd.daemon.server import SocketInUse
+from zotd.daemon.streams import Connect, SocketClient
 from zotd.wire.websocket import WebSocket
 
 

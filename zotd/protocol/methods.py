@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from zotd.protocol import approval_methods as a
+from zotd.protocol import daemon_methods as d
 from zotd.protocol import extension_methods as x
 from zotd.protocol import project_methods as p
 from zotd.protocol import session_methods as s
@@ -198,5 +200,12 @@ METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct] | None]] = {
     "theme/list": (p.ThemeList, p.ThemesFound),
     "model/list": (p.ModelList, p.Models),
     "provider/list": (p.ProviderList, p.ProvidersFound),
+    "daemon/status": (d.DaemonStatus, d.DaemonState),
+    "daemon/stop": (d.DaemonStop, None),
 }
 """Every method: its params, and its result, None for the empty object."""
+
+SERVER_METHOD_TYPES: dict[str, tuple[type[Struct], type[Struct]]] = {
+    "approval/request": (a.ApprovalRequest, a.ApprovalAnswer),
+}
+"""What the daemon asks its clients, in the same form."""

@@ -48,6 +48,9 @@ ERROR_KINDS: dict[str, ErrorKind] = {
         REFUSED, "files were changed after the turn; the message names them, and so does the array `paths`"
     ),
     "not_kept": ErrorKind(REFUSED, "what the turn's files held before is not kept any more"),
+    "draining": ErrorKind(
+        REFUSED, "the daemon was asked to end, or its installation changed: connect again, to the next one"
+    ),
     "panel_not_found": ErrorKind(REFUSED, "that panel is not open, or no longer: nothing needs to be done"),
 }
 """Every kind with its code."""
@@ -72,7 +75,7 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "$/cancel_request": (),
     "shutdown": (),
     "exit": (),
-    "session/new": ("unsupported",),
+    "session/new": ("draining", "unsupported"),
     "session/load": ("session_not_found", "session_locked", "bad_session_file"),
     "session/attach": ("session_not_found", "session_locked", "bad_session_file"),
     "session/detach": ("session_not_found",),
@@ -83,11 +86,11 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "session/fork": ("session_not_found", "message_not_found", "bad_session_file", "storage"),
     "session/export": ("session_not_found", "bad_session_file", "storage"),
     "session/import": ("bad_session_file", "storage"),
-    "session/compact": ("session_not_found", "busy", "provider_auth"),
+    "session/compact": ("session_not_found", "busy", "draining", "provider_auth"),
     "session/set": ("session_not_found", "provider_auth", "unsupported", "storage"),
     "session/state": ("session_not_found",),
     "session/messages": ("session_not_found",),
-    "turn/start": ("session_not_found", "busy", "provider_auth", "unsupported"),
+    "turn/start": ("session_not_found", "busy", "draining", "provider_auth", "unsupported"),
     "turn/wait": ("session_not_found", "turn_not_found"),
     "turn/abort": ("session_not_found",),
     "turn/queue": ("session_not_found",),
@@ -97,7 +100,7 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "notes/clear": ("session_not_found",),
     "tool/list": ("session_not_found",),
     "command/list": ("session_not_found",),
-    "command/run": ("session_not_found", "command_not_found"),
+    "command/run": ("session_not_found", "command_not_found", "draining"),
     "extension/list": ("session_not_found",),
     "extension/reload": ("session_not_found",),
     "extension/log": ("session_not_found", "extension_not_found"),
@@ -107,6 +110,8 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "workspace/trust": ("storage",),
     "model/list": ("session_not_found",),
     "provider/list": ("session_not_found",),
+    "daemon/status": (),
+    "daemon/stop": (),
     "skill/list": ("session_not_found",),
     "theme/list": ("session_not_found",),
 }

@@ -7,12 +7,13 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 
 from zotd.protocol.content import Block, ContextUse, Message, ToolCallInfo, Usage
+from zotd.protocol.daemon_methods import ClientStatus, ExtensionProcess, MemoryUse, SessionStatus
 from zotd.protocol.envelope import Envelope
 from zotd.protocol.events import Event
 from zotd.protocol.extension_methods import CommandRow, LoadProblem, ToolRow
 from zotd.protocol.frames import FromExtension, FromHost, HostInfo, PanelSpec
 from zotd.protocol.manifest import Manifest
-from zotd.protocol.methods import METHOD_TYPES, Capabilities, ClientInfo
+from zotd.protocol.methods import METHOD_TYPES, SERVER_METHOD_TYPES, Capabilities, ClientInfo
 from zotd.protocol.project_methods import BadFileInfo, ModelInfo, ProviderInfo, SkillInfo, ThemeInfo
 from zotd.protocol.replies import Response, RunResult
 from zotd.protocol.session import (
@@ -76,12 +77,22 @@ METHOD_SHAPES: tuple[StructType, ...] = (
     BadFileInfo,
     ModelInfo,
     ProviderInfo,
+    SessionStatus,
+    ExtensionProcess,
+    ClientStatus,
+    MemoryUse,
     *THEME_SHAPES,
 )
 METHODS: tuple[StructType, ...] = tuple(
-    dict.fromkeys(struct for both in METHOD_TYPES.values() for struct in both if struct is not None)
+    dict.fromkeys(
+        struct
+        for methods in (METHOD_TYPES, SERVER_METHOD_TYPES)
+        for both in methods.values()
+        for struct in both
+        if struct is not None
+    )
 )
-"""Params and results of every method, each once."""
+"""Params and results of every method, the daemon's own too, each once."""
 
 UNIONS: dict[str, tuple[StructType, ...]] = {
     "Block": BLOCKS,

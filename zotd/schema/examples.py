@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import convert, to_builtins
 
-from zotd.protocol.methods import METHOD_TYPES
+from zotd.protocol.methods import METHOD_TYPES, SERVER_METHOD_TYPES
 from zotd.schema.docstrings import documentation
 
 _SAVED = {"ephemeral": False, "message_count": 4, "last_message_id": 4}
@@ -25,7 +25,7 @@ _FITTING: dict[str, dict[str, Any]] = {
 
 def answer_shown(method: str) -> dict[str, Any]:
     """The result of a method in its example, members in their order."""
-    result = METHOD_TYPES[method][1]
+    result = {**METHOD_TYPES, **SERVER_METHOD_TYPES}[method][1]
     if result is None:
         return {}
     answer = dict(documentation(result).example)

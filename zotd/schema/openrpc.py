@@ -8,7 +8,7 @@ from typing import Any
 
 from zotd.protocol.envelope import Envelope
 from zotd.protocol.events import EVENTS
-from zotd.protocol.methods import METHOD_TYPES, PROTOCOL_VERSION
+from zotd.protocol.methods import METHOD_TYPES, PROTOCOL_VERSION, SERVER_METHOD_TYPES
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.catalogue import StructType
 from zotd.schema.definitions import schemas
@@ -24,13 +24,17 @@ _EMPTY = {"type": "object", "maxProperties": 0}
 
 
 def openrpc() -> dict[str, Any]:
-    """One entry for each method, those of the daemon's notifications, and the shapes and errors they use.
+    """One entry for each method, request and notification, and the shapes and errors they use.
 
     Raises DocumentationError when a struct is not fully documented.
     """
     shapes = schemas(_SCHEMAS + "{name}")
-    methods = [_method(name, shapes) for name in METHOD_TYPES]
-    events = [_event(struct, shapes) for struct in EVENTS.values()]
+    methods = [
+        {**_method(name, *both, shapes), "errors": list(_errors((*OF_EVERY_METHOD, *METHOD_ERRORS[name])))}
+        for name, both in METHOD_TYPES.items()
+    ]
+    from_us = [_method(name, *both, shapes) for name, both in SERVER_METHOD_TYPES.items()]
+    from_us += [_event(struct, shapes) for struct in EVENTS.values()]
     return {
         "openrpc": "1.3.2",
         "info": {
@@ -40,9 +44,9 @@ def openrpc() -> dict[str, Any]:
             "version": str(PROTOCOL_VERSION),
         },
         "methods": methods,
-        SERVER_METHODS: events,
+        SERVER_METHODS: from_us,
         "components": {
-            "schemas": _used([methods, events], shapes),
+            "schemas": _used([methods, from_us], shapes),
             "errors": {
                 kind: {"code": code, "message": meaning, "data": {"kind": kind}}
                 for kind, (code, meaning) in ERROR_KINDS.items()
@@ -51,8 +55,9 @@ def openrpc() -> dict[str, Any]:
     }
 
 
-def _method(name: str, shapes: dict[str, Any]) -> dict[str, Any]:
-    params, result = METHOD_TYPES[name]
+def _method(
+    name: str, params: StructType, result: StructType | None, shapes: dict[str, Any]
+) -> dict[str, Any]:
     words = documentation(params)
     return {
         "name": name,
@@ -63,7 +68,6 @@ def _method(name: str, shapes: dict[str, Any]) -> dict[str, Any]:
             "name": result.__name__ if result is not None else "nothing",
             "schema": {"$ref": _SCHEMAS + result.__name__} if result is not None else _EMPTY,
         },
-        "errors": list(_errors((*OF_EVERY_METHOD, *METHOD_ERRORS[name]))),
         "examples": [
             {
                 "name": name,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import fields
 
 from zotd.protocol.events import EVENTS
-from zotd.protocol.methods import METHOD_TYPES, PROTOCOL_VERSION
+from zotd.protocol.methods import METHOD_TYPES, PROTOCOL_VERSION, SERVER_METHOD_TYPES
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.catalogue import METHOD_SHAPES, StructType
 from zotd.schema.docstrings import documentation
@@ -56,6 +56,8 @@ no raw U+2028 or U+2029; a frame that is [too large](/limits.md) is answered wit
 _ERRORS = """An error carries a code, a message for a person, and in `data` the member `kind`, the stable word
 below, often `hint`, what to do next, and where a member of the params is wrong `path`, its JSON path. Any
 method may answer with these:"""
+_ASKED = """Requests of the daemon to its clients, with ids of its own. A client that answers with an
+error, or does not know the method, is left out."""
 _EVENTS = """A notification's method is the event's `type`, its params are the rest: the members below, and in
 each `session_id`, `seq` (it grows by 1), `time`, and in those of a turn `turn_id`."""
 
@@ -64,7 +66,10 @@ def rpc_page() -> str:
     """`rpc.md`: framing, one section for each method, the events, then the shapes that methods share."""
     parts = [GENERATED, _HEAD, "## Errors", _ERRORS, _kinds(OF_EVERY_METHOD), "## Methods", _contents()]
     for number, name in enumerate(METHOD_TYPES, 1):
-        parts += _method(name, number)
+        parts += [*_method(name, number, *METHOD_TYPES[name]), "**Errors**", _errors_of(name)]
+    parts += ["## What the daemon asks", _ASKED]
+    for number, (name, both) in enumerate(SERVER_METHOD_TYPES.items(), 1):
+        parts += _method(name, number, *both)
     parts += ["## Events", _EVENTS, _events(), *section("Shapes", METHOD_SHAPES)]
     return "\n\n".join(parts) + "\n"
 
@@ -99,11 +104,9 @@ def _first(struct: StructType) -> str:
     return documentation(struct).meaning.partition(". ")[0].removesuffix(".").replace("|", "\\|") + "."
 
 
-def _method(name: str, number: int) -> list[str]:
-    """Meaning, params, result, example, errors. `number` becomes the id in the example."""
-    params, result = METHOD_TYPES[name]
+def _method(name: str, number: int, params: StructType, result: StructType | None) -> list[str]:
+    """Meaning, params, result, example. `number` becomes the id in the example."""
     request = {"jsonrpc": "2.0", "id": number, "method": name, "params": documentation(params).example}
-    own = METHOD_ERRORS[name]
     return [
         f"## `{name}`",
         documentation(params).meaning,
@@ -113,9 +116,12 @@ def _method(name: str, number: int) -> list[str]:
         *_result(result),
         "**Example**",
         code(request, {"jsonrpc": "2.0", "id": number, "result": answer_shown(name)}),
-        "**Errors**",
-        _kinds(own) if own else "None of its own.",
     ]
+
+
+def _errors_of(name: str) -> str:
+    own = METHOD_ERRORS[name]
+    return _kinds(own) if own else "None of its own."
 
 
 def _result(result: StructType | None) -> list[str]:
