@@ -25,9 +25,13 @@ LEVELS = "off, minimum, minimal, low, medium, high, xhigh, max, maximum"
         (["--reasoning", "hig"], f"--reasoning: hig is none of {LEVELS}; did you mean high?"),
         (["--reasoning", "zzz"], f"--reasoning: zzz is none of {LEVELS}"),
         (["--mode", "jsn"], "--mode: jsn is none of print, json, rpc; did you mean json?"),
-        (["--approval", "ask"], "--approval: ask needs approvals, which this version does not have"),
-        (["--approval=rules"], "--approval: rules needs approvals, which this version does not have"),
-        (["--approval", "aut"], "--approval: aut is none of auto; did you mean auto?"),
+        (["--approval", "aut"], "--approval: aut is none of auto, ask, rules; did you mean auto?"),
+        (["--approval="], "--approval: nothing is none of auto, ask, rules"),
+        (["--no-yolo", "--approval", "auto"], "--no-yolo asks, --approval auto does not: give one of them"),
+        (["--connect="], "--connect: expected auto or the path of a socket, got nothing"),
+        (["--idle-timeout", "0"], "--idle-timeout: 0 is not a number of seconds above 0"),
+        (["--idle-timeout", "5"], "--idle-timeout goes with --listen and zotd daemon"),
+        (["--max-cost-usd", "1"], "--max-cost-usd needs prices of models, which this version does not have"),
         (["--model"], "--model: expected one argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -45,6 +49,21 @@ def test_right_values_are_taken() -> None:
     assert (flags.mode, flags.timeout, flags.max_steps, flags.temperature) == ("print", 0.5, 2, 0.0)
     assert parse(["--mode", "json", "--reasoning", "maximum", "x"]).reasoning == "max"
     assert parse(["--reasoning", "off", "-p", "x"]).reasoning == parse(["-p", "x"]).reasoning == ""
+
+
+def test_both_ways_to_say_that_calls_are_asked_about_mean_the_same() -> None:
+    for argv in (["--no-yolo"], ["--approval", "ask"], ["--approval=ask", "--no-yolo"]):
+        assert parse([*argv, "-p", "x"]).approval == "ask"
+    assert parse(["--approval", "rules", "-p", "x"]).approval == "rules"
+    assert parse(["-p", "x"]).approval == ""
+
+
+def test_a_daemon_is_joined_or_is_one_itself() -> None:
+    assert parse(["--connect", "auto", "-p", "x"]).connect == "auto"
+    assert parse(["rpc", "--connect=/run/z.sock"]).connect == "/run/z.sock"
+    assert parse(["rpc", "--listen", "unix:a", "--idle-timeout", "2.5"]).idle_timeout == 2.5
+    with pytest.raises(UsageError, match="--connect and --listen: one joins a daemon, the other is one"):
+        parse(["rpc", "--connect", "auto", "--listen", "unix:a"])
 
 
 def test_an_unknown_flag_like_no_other_gets_no_suggestion() -> None:
@@ -128,7 +147,7 @@ def test_the_page_names_every_flag_that_help_leaves_out() -> None:
     _, _, waiting = PAGE.partition("## Flags that wait")
     refused, _, accepted = waiting.partition("\n## ")[0].partition("exit 2")
     assert set(re.findall(r"(?<!\S)`?(-[\w-]+)", refused)) == set(LATER)
-    assert set(re.findall(r"`(--[\w-]+)`", accepted)) == {"--approval", *UNNEEDED}
+    assert set(re.findall(r"`(--[\w-]+)`", accepted)) == set(UNNEEDED)
     shown = set(re.findall(r"(?<!\S)--[\w-]+", parse(["--help"]).help_text))
     assert not shown & {*LATER, *UNNEEDED}
     assert parse([*UNNEEDED, "-p", "x"]).prompt == "x"

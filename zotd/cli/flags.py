@@ -34,9 +34,14 @@ modes:
   zotd model install smollm2 fetch the smallest of them
   zotd sessions              list, show, export, import, fork, rename or remove saved sessions
   zotd trust [DIR]           let the extensions that DIR brings run in the sessions of editors
+  zotd daemon                start, stop, restart or look at the daemon that your editors share
+  zotd service install       have systemd or launchd keep that daemon
+  zotd doctor                check everything that zotd needs
+  zotd uninstall             end what runs and take away what zotd installed
+  --connect auto             before any of the first three: run it in the shared daemon, started if need be
 
 exit codes:
-  0 answered, 1 agent or provider error, 2 usage, 3 blocked by an extension, 4 a limit, 5 credentials,
+  0 answered, 1 agent or provider error, 2 usage, 3 blocked or denied, 4 a limit, 5 credentials,
   124 time-out, 130 interrupted
 """
 
