@@ -1,10 +1,19 @@
-"""Owns what a session asks of those who see it, and tells them in the end."""
+"""Owns who sees a session: what each of them was shown, and what those who were away get."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
-from zotd.store.ring import Published
+from msgspec import to_builtins
+
+from zotd.base.clock import now
+from zotd.base.limits import Limits
+from zotd.protocol.events import Resync
+from zotd.protocol.session import SessionInfo
+from zotd.store.ring import Budget, Published, Ring
+from zotd.wire.codec import encode
 
 End: TypeAlias = Literal["closed", "deleted"]  # for everyone who sees it
 
@@ -21,3 +30,88 @@ class Client(Protocol):
     def full(self) -> bool: ...
     def deliver(self, event: Published) -> None: ...
     async def drained(self) -> None: ...
+
+
+class Audience:
+    """The clients of one session. Every event is shown to all of them, and kept for those who come back.
+
+    clients: each with the number of the first event that it was shown.
+    unseen: nobody was ever attached.
+    """
+
+    def __init__(
+        self, epoch: str, picture: Callable[[], SessionInfo], limits: Limits, budget: Budget
+    ) -> None:
+        """picture: the session after all events so far. budget: what the replay of all sessions may hold."""
+        self.clients: dict[Client, int] = {}
+        self.unseen = True
+        self._epoch = epoch
+        self._picture = picture
+        self._next_seq = 1
+        self._ring = Ring(limits, budget)
+        self._changed = asyncio.Event()
+
+    def show(self, event: Published) -> None:
+        """Hand the next event to every client, and keep it for replay."""
+        self._next_seq = event.seq + 1
+        self._ring.add(event)
+        for client in self.clients:
+            client.deliver(event)
+
+    def attach(self, client: Client, since: int | None = None, epoch: str = "") -> None:
+        """From now on `client` sees every event, and first those after number `since` of an epoch, the
+        current one by default, that it was not shown before. What is not kept any more is stood in for by
+        one `resync`.
+        """
+        self.unseen = False
+        shown = self.clients.get(client, self._next_seq)
+        if since is not None:
+            missed = self._missed(since, shown) if epoch in ("", self._epoch) else None
+            for event in [self._resync()] if missed is None else missed:
+                client.deliver(event)
+            if missed:
+                shown = since + 1
+        if client not in self.clients:
+            self._changed.set()
+        self.clients[client] = shown
+
+    def detach(self, client: Client) -> None:
+        if self.clients.pop(client, None) is not None:
+            self._changed.set()
+
+    def can(self, capability: str) -> bool:
+        """Whether somebody in it declared a capability."""
+        return any(capability in client.capabilities for client in self.clients)
+
+    async def changed(self) -> None:
+        """Until a client comes or goes."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    @property
+    def full(self) -> bool:
+        """Whether somebody in it is behind."""
+        return any(client.full for client in self.clients)
+
+    async def drained(self) -> None:
+        """Wait for all clients that are behind. A client bounds its own wait and cuts itself off after it."""
+        await asyncio.gather(*(client.drained() for client in self.clients if client.full))
+
+    def close(self) -> None:
+        """The session is over: nothing is kept any more."""
+        self._ring.clear()
+
+    def _missed(self, since: int, shown: int) -> list[Published] | None:
+        """The events between two numbers, both left out; None when they never were or are not kept."""
+        if not 0 <= since < self._next_seq:
+            return None
+        missed = self._ring.after(since) if since + 1 < shown else []
+        return None if missed is None else missed[: shown - since - 1]
+
+    def _resync(self) -> Published:
+        """The picture after all events so far, under the number of the last one."""
+        picture = self._picture()
+        wire = to_builtins(Resync(session=picture))
+        name, seq = wire.pop("type"), self._next_seq - 1
+        body = encode({**wire, "session_id": picture.session_id, "seq": seq, "time": now()})
+        return Published(name, seq, body)

@@ -20,7 +20,7 @@ from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.admission import Admission
-from zotd.daemon.audience import Client, End
+from zotd.daemon.audience import Audience, Client, End
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.commands import Commands
 from zotd.daemon.notes import Notes
@@ -30,13 +30,13 @@ from zotd.daemon.turn_queue import TurnQueue
 from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import ExtensionHost, Invocation
 from zotd.protocol.content import Block, Image, Text
-from zotd.protocol.events import Event, ExtNotify, Resync, SessionChanged, SessionClosed
+from zotd.protocol.events import Event, ExtNotify, SessionChanged, SessionClosed
 from zotd.protocol.session import SessionInfo
-from zotd.store.ring import Budget, Published, Ring
+from zotd.store.ring import Budget, Published
 from zotd.store.view import SessionView
 from zotd.tools.changes import Changes
 from zotd.tools.typed import printable
-from zotd.wire.codec import encode, encode_to_keep
+from zotd.wire.codec import encode_to_keep
 
 if TYPE_CHECKING:
     from zotd.extensions.host import Reloaded
@@ -83,11 +83,8 @@ class Session:
         beginning.restore(self.transcript)
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
-        self.clients: dict[Client, int] = {}  # each with the number of the first event that it was shown
-        self.unseen = True  # nobody was ever attached
-        self._audience = asyncio.Event()
         self.next_seq = 1
-        self._ring = Ring(limits, budget or Budget(limits.replay_bytes_of_all))
+        self.audience = Audience(self.epoch, self.info, limits, budget or Budget(limits.replay_bytes_of_all))
         self.toolbox = Toolbox(tools)
         self._loop = Loop(self.transcript, self.toolbox, self, max_steps, limits)
         self._loop.another_model = lambda: self.model
@@ -122,9 +119,7 @@ class Session:
         published = Published(name, self.next_seq, encode_to_keep(wire), whose or "")
         self.next_seq += 1
         self.view.fold(event, time, whose)
-        self._ring.add(published)
-        for client in self.clients:
-            client.deliver(published)
+        self.audience.show(published)
         if self.host is not None:
             self.host.interception.observe(event)
         for another in self.notes.follow(event):
@@ -139,40 +134,17 @@ class Session:
         standing = self.view.info(self.next_seq + 1)
         self.publish(SessionChanged(session=picture_of(self, now(), standing)))
 
+    @property
+    def clients(self) -> dict[Client, int]:
+        """Who is attached; see Audience."""
+        return self.audience.clients
+
     def attach(self, client: Client, since: int | None = None, epoch: str = "") -> None:
-        """From now on `client` sees every event, and first those after number `since` of an epoch, the
-        current one by default, that it was not shown before. What is not kept any more is stood in for by
-        one `resync`.
-        """
-        self.unseen = False
-        shown = self.clients.get(client, self.next_seq)
-        if since is not None:
-            missed = self._missed(since, shown) if epoch in ("", self.epoch) else None
-            for event in [self._resync()] if missed is None else missed:
-                client.deliver(event)
-            if missed:
-                shown = since + 1
-        if client not in self.clients:
-            self._audience.set()
-        self.clients[client] = shown
+        """See Audience."""
+        self.audience.attach(client, since, epoch)
 
     def detach(self, client: Client) -> None:
-        if self.clients.pop(client, None) is not None:
-            self._audience.set()
-
-    def _missed(self, since: int, shown: int) -> list[Published] | None:
-        """The events between two numbers, both left out; None when they never were or are not kept."""
-        if not 0 <= since < self.next_seq:
-            return None
-        missed = self._ring.after(since) if since + 1 < shown else []
-        return None if missed is None else missed[: shown - since - 1]
-
-    def _resync(self) -> Published:
-        """The picture after all events so far, under the number of the last one."""
-        wire = to_builtins(Resync(session=self.info()))
-        name, seq = wire.pop("type"), self.next_seq - 1
-        body = encode({**wire, "session_id": self.id, "seq": seq, "time": now()})
-        return Published(name, seq, body)
+        self.audience.detach(client)
 
     def connect(self, host: ExtensionHost) -> None:
         """These are its extensions: from now on they observe it and have their say."""
@@ -190,11 +162,10 @@ class Session:
         self.listed()
 
     def can(self, capability: str) -> bool:
-        return any(capability in client.capabilities for client in self.clients)
+        return self.audience.can(capability)
 
     async def audience_changed(self) -> None:
-        self._audience.clear()
-        await self._audience.wait()
+        await self.audience.changed()
 
     def prompt(self, text: str, extension: str) -> str:
         if not self.closing and self._admission.takes(extension, len(self.clients)):
@@ -228,11 +199,10 @@ class Session:
 
     @property
     def full(self) -> bool:
-        return any(client.full for client in self.clients)
+        return self.audience.full
 
     async def drained(self) -> None:
-        """Wait for all clients that are behind. A client bounds its own wait and cuts itself off after it."""
-        await asyncio.gather(*(client.drained() for client in self.clients if client.full))
+        await self.audience.drained()
 
     # Prompts
 
@@ -376,7 +346,7 @@ class Session:
                 self.publish(SessionClosed(reason=reason))
                 self.clients.clear()
             self._over = True
-            self._ring.clear()
+            self.audience.close()
             if self.log is not None:
                 self.log.close()
 

@@ -242,7 +242,7 @@ class ZotFront:
             return
         if not self._over:  # its client may have gone meanwhile
             self._session = session
-            session.attach(self, 0 if session.unseen else None)
+            session.attach(self, 0 if session.audience.unseen else None)
 
     # Commands
 
