@@ -3,52 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.clients import LONG, Frame, Machine, gone
-
-MIB = 1 << 20
-
-
-class Line:
-    """One connection of many, on one loop; frames are not judged by the schema here, there are too many."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._number = 0
-        self.events: list[Frame] = []
-
-    @staticmethod
-    async def open(path: Path) -> Line:
-        line = Line(*await asyncio.open_unix_connection(path, limit=MIB))
-        await line.call("initialize", protocol_version=1)
-        return line
-
-    async def call(self, method: str, **params: Any) -> Frame:
-        self._number += 1
-        request = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
-        self._writer.write(json.dumps(request).encode() + b"\n")
-        while True:
-            message = await self.take()
-            if message.get("id") == self._number:
-                assert "result" in message, message
-                result: Frame = message["result"]
-                return result
-
-    async def take(self) -> Frame:
-        async with asyncio.timeout(4 * LONG):
-            message: Frame = json.loads(await self._reader.readline())
-        if "method" in message:
-            self.events.append({"type": message["method"], **message["params"]})
-        return message
-
-    async def close(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
+from tests.clients import LONG, Machine, gone
+from tests.lines import MIB, Line, descriptors, resident
 
 
 async def story(path: Path, name: str, turns: int, *, ephemeral: bool) -> None:
@@ -93,15 +53,6 @@ async def together(path: Path, name: str, sessions: int, turns: int) -> None:
     async with asyncio.TaskGroup() as tasks:
         for number in range(sessions):
             tasks.create_task(story(path, f"{name}{number}", turns, ephemeral=number % 2 == 0))
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process has at present."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-
-
-def descriptors(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 async def settles(pid: int, most: int, most_open: int) -> int:
