@@ -147,6 +147,8 @@ class Limits:
     """All `AGENTS.md` and `CLAUDE.md` of a project together, and `SYSTEM.md`: they are in every request."""
     theme_bytes: int = 256 * KIB
     """One theme file."""
+    config_bytes: int = 256 * KIB
+    """One `config.json`, read whenever a session begins: hundreds of times what a real one has."""
     trust_bytes: int = MIB
     """`trusted.json`: thousands of folders, read whenever a session of a client that needs trust starts."""
 
