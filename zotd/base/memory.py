@@ -1,9 +1,11 @@
-"""Owns giving memory back to the system once much of it was freed."""
+"""Owns what the system knows of a process's memory and descriptors, and giving memory back to it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 
 class GiveBack:
@@ -47,3 +49,30 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process holds of the machine's memory; 0 when the system does not tell. May block."""
+    try:
+        statm = Path(f"/proc/{pid}/statm")
+        if statm.parent.is_dir():
+            return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        import subprocess
+
+        told = subprocess.run(
+            ["/bin/ps", "-o", "rss=", "-p", str(pid)], capture_output=True, timeout=2.0, check=True
+        )
+        return int(told.stdout) * 1024
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return 0
+
+
+def descriptors() -> tuple[int, int]:
+    """How many descriptors this process has open, and may have."""
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        return len(os.listdir("/dev/fd")) - 1, most  # noqa: PTH208 - the listing is one of them
+    except OSError:  # none is left to look with
+        return most, most

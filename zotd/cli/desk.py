@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zotd.base.files import is_there
 from zotd.base.tasks import Tasks
 from zotd.cli.agents import Agents
+from zotd.daemon.configured import with_configuration
 from zotd.daemon.connection import Connection, Front
+from zotd.daemon.daemon import Daemon
 from zotd.daemon.spec import SessionSpec, chosen
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from zotd.daemon.session import Session
 
 
-class House(Protocol):
+class House(Daemon, Protocol):
     """The process, as a connection sees it. private: this is its only client.
 
     stop: ends it with an exit code.
@@ -75,6 +77,7 @@ class Desk:
             house.token,
             house.private,
             self.fatal,
+            house,
         )
 
     async def preface(self, value: dict[str, Any]) -> str:
@@ -110,7 +113,7 @@ class Desk:
 
         Raises when no credentials are found.
         """
-        choice = chosen(self._spec)
+        choice = chosen(with_configuration(self._spec))
         return choice.provider, choice.model
 
     def models(self) -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute
@@ -16,6 +18,9 @@ from zotd.cli.flags import Flags
 from zotd.daemon.connection import Connection, Frames, Outlet
 from zotd.daemon.server import SocketInUse, listen_unix, serve_stdio
 from zotd.daemon.spec import SessionSpec
+
+if TYPE_CHECKING:
+    from zotd.protocol.daemon_methods import Transport
 
 
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> int:
@@ -46,6 +51,12 @@ class Server:
         self.token = token
         self.tasks = tasks
         self.private = private
+        self.started, self.running_since = time.time(), time.monotonic()
+        self.home = spec.home
+        self.listening: list[str] = []
+        self.idle_exit_s: float | None = None
+        self.draining = False
+        self.connections: dict[Connection, Transport] = {}
         self._limits = limits
         self._ended = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -81,6 +92,7 @@ class Server:
                     path = absolute(address.removeprefix("unix:"), "unix path")
                     servers.append(await listen_unix(path, self._limits, self._connect, self._gone))
                     paths.append(path)
+                    self.listening.append(f"unix:{path}")
             await self._stopping.wait()
         except (SocketInUse, OSError) as problem:
             sys.stderr.write(f"zotd: --listen: {problem}\n")
@@ -100,6 +112,7 @@ class Server:
                 f"{address}: any local program can connect there, so it needs a token: set ZOTD_TOKEN to one"
             )
         server, chosen = await listen_websocket(address, self._limits, self._connect, self._gone)
+        self.listening.append(chosen)
         sys.stderr.write(f"zotd: listening on {chosen}\n")
         return server
 
@@ -107,6 +120,21 @@ class Server:
         """End the process, with an exit code."""
         self._code = self._code or code
         self._stopping.set()
+
+    def drain(self) -> None:
+        """Take no new turns, and end the process once those that run or wait are done."""
+        if self.draining:
+            return
+        self.draining = True
+        if self.private:
+            self._ended.set()
+        else:
+            self.tasks.create_task(self._drained(), name="drain")
+
+    async def _drained(self) -> None:
+        for session in self.agents.sessions.all():
+            await session.settled()
+        self.stop()
 
     def input_over(self, connection: Connection) -> None:
         """A client has said its last word: it is heard out, and then its connection ends."""
@@ -117,9 +145,12 @@ class Server:
 
     def _connect(self, outlet: Outlet, frames: Frames | None) -> Connection:
         # Frames that are known from the start are those of a WebSocket.
-        return Connection(outlet, self._limits, Desk(self, guarded=frames is not None), frames)
+        connection = Connection(outlet, self._limits, Desk(self, guarded=frames is not None), frames)
+        self.connections[connection] = "stdio" if self.private else "unix" if frames is None else "websocket"
+        return connection
 
     def _gone(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
         self.tasks.create_task(self._closed(connection))
 
     async def _closed(self, connection: Connection) -> None:

@@ -97,6 +97,11 @@ class Audience:
         """Wait for all clients that are behind. A client bounds its own wait and cuts itself off after it."""
         await asyncio.gather(*(client.drained() for client in self.clients if client.full))
 
+    @property
+    def replay_bytes(self) -> int:
+        """Of events that are kept."""
+        return self._ring.held
+
     def close(self) -> None:
         """The session is over: nothing is kept any more."""
         self._ring.clear()

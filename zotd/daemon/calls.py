@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from zotd.agent.ports import NotKept
+from zotd.daemon.daemon import Daemon
 from zotd.daemon.refused import Refused as Refused
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
@@ -24,11 +25,13 @@ class Caller(Protocol):
     input would.
     """
 
+    daemon: Daemon
     sessions: Sessions
     spec: SessionSpec
     token: str
     initialized: bool
     name: str
+    client_version: str
     capabilities: frozenset[str]
 
     def attach(self, session: Session, since: int | None = None, epoch: str = "") -> None: ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zotd import __version__
 from zotd.base.limits import Limits
@@ -15,13 +15,26 @@ from zotd.base.tasks import Tasks
 from zotd.wire.codec import Malformed, decode, encode
 from zotd.wire.framing import BadFrame, Framer, Framing, Oversize
 
+if TYPE_CHECKING:
+    from zotd.protocol.daemon_methods import Dialect
+
 PREFACE_VERSION = 1
 """What a preface says in `zotd`, and what its answer says."""
+
+
+class About(NamedTuple):
+    """A client as it has told of itself. requests: of it that have no answer yet."""
+
+    dialect: Dialect = ""
+    name: str = ""
+    version: str = ""
+    requests: int = 0
 
 
 class Front(Protocol):
     """What speaks one dialect on a connection."""
 
+    def about(self) -> About: ...
     def receive(self, value: Any) -> None: ...
     def malformed(self, message: str) -> None: ...
     async def finished(self) -> None: ...
@@ -48,10 +61,15 @@ class Reception(Protocol):
 
 
 class Outlet(Protocol):
-    """Where bytes go. `write` never blocks; `drained` waits until little is left, within a bound."""
+    """Where bytes go. `write` never blocks; `drained` waits until little is left, within a bound.
+
+    waiting: bytes that were written and not taken yet.
+    """
 
     @property
     def full(self) -> bool: ...
+    @property
+    def waiting(self) -> int: ...
     def write(self, data: bytes) -> None: ...
     async def drained(self) -> None: ...
     def close(self) -> None: ...
@@ -149,6 +167,20 @@ class Connection:
         if len(self._pending) > _FLUSH_AT:
             self.flush()
         return self.outlet.full
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits for the client to read it."""
+        return sum(map(len, self._pending)) + self.outlet.waiting
+
+    @property
+    def lagging(self) -> bool:
+        """Whether more waits for it than should."""
+        return self.full
+
+    def about(self) -> About:
+        """What is known of its client."""
+        return About() if self.front is None else self.front.about()
 
     async def drained(self) -> None:
         await self.outlet.drained()

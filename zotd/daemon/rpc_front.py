@@ -16,7 +16,8 @@ from jsonrpcserver.exceptions import JsonRpcError
 
 from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.calls import Method, Refused, Then
-from zotd.daemon.connection import Connection
+from zotd.daemon.connection import About, Connection
+from zotd.daemon.daemon import Daemon
 from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS, TO_THE_END
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
@@ -44,8 +45,10 @@ class RpcFront:
         token: str,
         private: bool,
         turned_away: Callable[[Connection, str], None],
+        daemon: Daemon,
     ) -> None:
-        """turned_away: ends a connection whose client cannot be served."""
+        """turned_away: ends a connection whose client cannot be served. daemon: the process."""
+        self.daemon = daemon
         self.sessions = sessions
         # Which session a command line means, and whether to save it, is for clients that cannot say it.
         self.spec = replace(spec, asks_trust=True, ephemeral=False, saved=None)
@@ -57,6 +60,7 @@ class RpcFront:
         self._leaving: asyncio.TimerHandle | None = None
         self._accepted: deque[tuple[str, str]] = deque(maxlen=connection.limits.turns_kept)
         self.name = "client"
+        self.client_version = ""
         self._private = private
         self._turned_away = turned_away
         self._connection = connection
@@ -120,6 +124,10 @@ class RpcFront:
                 self._take_batch(item)
             else:
                 self._take(item, self._send)
+
+    def about(self) -> About:
+        name = self.name if self.initialized else ""
+        return About("jsonrpc", name, self.client_version, len(self._running))
 
     def malformed(self, message: str) -> None:
         self._connection.send(rpc.parse_error(message))

@@ -13,6 +13,7 @@ from zotd import __version__
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.capabilities import declared
 from zotd.daemon.compact_service import COMPACT_METHODS
+from zotd.daemon.daemon_service import DAEMON_METHODS
 from zotd.daemon.export_service import EXPORT_METHODS
 from zotd.daemon.extension_service import EXTENSION_METHODS
 from zotd.daemon.model_service import MODEL_METHODS
@@ -43,7 +44,7 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     if params.cwd is not None:
         caller.spec = replace(caller.spec, cwd=directory(params.cwd))
     caller.initialized = True
-    caller.name = params.client.name
+    caller.name, caller.client_version = params.client.name, params.client.version
     caller.capabilities = declared(msgspec.to_builtins(params.capabilities))
     return m.Initialized(
         protocol_version=m.PROTOCOL_VERSION,
@@ -93,6 +94,7 @@ METHODS: dict[str, Method] = {
     **EXTENSION_METHODS,
     **PROJECT_METHODS,
     **MODEL_METHODS,
+    **DAEMON_METHODS,
 }
 
 LATER: dict[str, dict[str, object]] = {

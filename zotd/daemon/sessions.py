@@ -16,6 +16,7 @@ from zotd.daemon.answering import answering, model_of
 from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
+from zotd.daemon.configured import configured
 from zotd.daemon.opened import Opened, selected
 from zotd.daemon.refused import Refused
 from zotd.daemon.reopening import Reopening, is_in
@@ -59,6 +60,11 @@ class Sessions:
     def limits(self) -> Limits:
         return self._limits
 
+    @property
+    def replay_bytes(self) -> int:
+        """Of events that are kept for clients that come back, in all sessions."""
+        return self._replay.held
+
     def store(self, home: Path) -> SessionStore:
         """The saved sessions of a home."""
         if home not in self._stores:
@@ -94,6 +100,8 @@ class Sessions:
             raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
         if beginning.saved is not None:
             spec = continued(spec, beginning.saved)
+        spec, complaints = configured(spec)
+        beginning.complaints += complaints
         choice, provider = answering(spec, self._providers, beginning.saved, late)
         spec, _ = looked_up(spec)
         briefing = Briefing(spec, self._limits)

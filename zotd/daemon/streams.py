@@ -53,6 +53,10 @@ class StreamOutlet(asyncio.Protocol):
     def full(self) -> bool:
         return not self._room.is_set()
 
+    @property
+    def waiting(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def write(self, data: bytes) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -95,6 +99,7 @@ class FileOutlet:
     """Standard output that is a file or a terminal: written at once, for it has no useful readiness."""
 
     full = False
+    waiting = 0
 
     def __init__(self, fd: int, lost: Callable[[], None]) -> None:
         self._fd = fd

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zotd import __version__
 from zotd.base.tasks import Tasks
 from zotd.daemon.capabilities import declared
-from zotd.daemon.connection import Connection
+from zotd.daemon.connection import About, Connection
 from zotd.wire import dialect
 from zotd.wire.dialect import Command, Refusal
 
@@ -112,6 +112,10 @@ class ZotFront:
             if not self.desk.resumes and self._identity(_named(command)) is None:
                 return
         self._take(command)
+
+    def about(self) -> About:
+        pending = sum(item is not None for item in self._inbox) + (self._pump is not None)
+        return About("zot", requests=pending)
 
     def malformed(self, message: str) -> None:
         self._take(Refusal(dialect.malformed(message)))

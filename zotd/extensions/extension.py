@@ -112,6 +112,11 @@ class Extension:
         return self.settled.is_set() and not self.gone
 
     @property
+    def queued(self) -> int:
+        """Frames that wait for it to read them."""
+        return self._outbox.waiting if self._outbox is not None and not self.gone else 0
+
+    @property
     def ended(self) -> str:
         """The error of one that ended on its own, without where its log is; empty for all others."""
         return (self.error or "").removesuffix(self._log_at)

@@ -54,7 +54,7 @@ LEVELS: frozenset[str] = frozenset(get_args(NoteLevel))
 
 
 class ExtensionHost:
-    """The extensions of a session. Everything that runs belongs to `tasks`."""
+    """The extensions of a session, by name those with a process. All that runs belongs to `tasks`."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ExtensionHost:
         self.panels = Panels(surface, limits)
         self.interception = Interception(surface, limits)
         self._discovery = Discovery()
-        self._extensions: dict[str, Extension] = {}
+        self.extensions: dict[str, Extension] = {}
         self._new_scope = scope
         self._scope = scope(limits)
         self._together = True
@@ -152,7 +152,7 @@ class ExtensionHost:
     async def _reload(self) -> Reloaded:
         async with self._changing:
             await self._calm()
-            before = [extension for extension in self._extensions.values() if not extension.gone]
+            before = [extension for extension in self.extensions.values() if not extension.gone]
             self._former.remember({command.name: command.extension for command in self._commands.all()})
             self._absent.remember(self.interception.decisions())
             self._generation += 1
@@ -169,7 +169,7 @@ class ExtensionHost:
         try:
             async with asyncio.timeout(self._limits.reload_s):
                 await self._toolbox.calm()
-                for extension in self._extensions.values():
+                for extension in self.extensions.values():
                     await extension.calls.ended()
                 await self.hooks.decided()
         except TimeoutError:
@@ -184,7 +184,7 @@ class ExtensionHost:
     async def _end_all(self) -> None:
         stops = [
             self._tasks.create_task(extension.stop(), name=f"stop of extension {extension.name}")
-            for extension in self._extensions.values()
+            for extension in self.extensions.values()
         ]
         await asyncio.wait(
             [*stops, self._tasks.create_task(self._scope.unstick(), name="look after programs")]
@@ -208,7 +208,7 @@ class ExtensionHost:
         runnable = [located for located in found.found if located.manifest.exec]
         if runnable:
             self._scope.warm()
-        self._extensions = {located.name: self._extension(located) for located in runnable}
+        self.extensions = {located.name: self._extension(located) for located in runnable}
         for error in found.errors:
             self._told(error.extension, "failed")
             self._surface.failed(error.extension, str(error))
@@ -217,7 +217,7 @@ class ExtensionHost:
         for name, why in found.left_out():
             self._warn(name, why)
         self._lives = []
-        for rank, extension in enumerate(self._extensions.values()):
+        for rank, extension in enumerate(self.extensions.values()):
             extension.rank = rank
             self._told(extension.name, "starting")
             self._lives.append(self._tasks.create_task(extension.live(), name=f"extension {extension.name}"))
@@ -236,16 +236,16 @@ class ExtensionHost:
         """Wait for the set, then give out the names, except those that belong to somebody who is expected."""
         try:
             async with asyncio.timeout(self._limits.ready_together_s):
-                for extension in self._extensions.values():
+                for extension in self.extensions.values():
                     await extension.settled.wait()
         except TimeoutError:
             pass
         self._together = False
-        up = {extension.name for extension in self._extensions.values() if extension.running}
+        up = {extension.name for extension in self.extensions.values() if extension.running}
         self._tools.clear(but=expected - up)
         for name in up:
             self._back(name)
-        early = [(extension, self._early.take(name)) for name, extension in self._extensions.items()]
+        early = [(extension, self._early.take(name)) for name, extension in self.extensions.items()]
         for extension, frames in early:
             for frame in frames:
                 if isinstance(frame, RegisterCommand | RegisterTool):
@@ -262,7 +262,7 @@ class ExtensionHost:
         errors = [ReloadError(str(error.directory), str(error)) for error in self._discovery.errors]
         errors += [
             ReloadError(str(extension.located.directory), extension.error)
-            for extension in self._extensions.values()
+            for extension in self.extensions.values()
             if extension.error
         ]
         for extension in before:
@@ -293,7 +293,7 @@ class ExtensionHost:
         """
         whose, name = invocation.extension, invocation.name
         try:
-            extension = self._extensions.get(whose)
+            extension = self.extensions.get(whose)
             if extension is None:
                 raise ExtensionGone(f"extension {whose} is not running")
             question = CommandInvoked(id="", name=name, args=invocation.args)
@@ -360,7 +360,7 @@ class ExtensionHost:
         self._absent.back(name)
 
     def _starting(self, name: str) -> bool:
-        return (extension := self._extensions.get(name)) is not None and extension.state == "starting"
+        return (extension := self.extensions.get(name)) is not None and extension.state == "starting"
 
     def _warn(self, name: str, message: str) -> None:
         self._surface.publish(ExtNotify(extension=name, level="warn", message=message))
@@ -397,4 +397,4 @@ class ExtensionHost:
     def states(self) -> list[ExtensionInfo]:
         """One row for each extension that was found, whatever became of it, in load order."""
         around = (self._commands, self._tools, self._names, self._around.home)
-        return Listing(self._discovery, self._extensions, *around).rows()
+        return Listing(self._discovery, self.extensions, *around).rows()

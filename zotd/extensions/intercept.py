@@ -47,6 +47,7 @@ class Interception:
         self._interceptors: dict[str, list[Extension]] = {}
         self._started: dict[Extension, bool] = {}  # whether it was told that the session has started
         self._missed: dict[Extension, int] = {}
+        self._dropped: dict[Extension, int] = {}
 
     # Subscriptions
 
@@ -79,6 +80,7 @@ class Interception:
                 if not extensions:
                     del subscribed[name]
         self._started.pop(extension, None)
+        self._dropped.pop(extension, None)
         if missed := self._missed.pop(extension, 0):
             extension.remark(f"{missed} events were dropped because it did not read")
 
@@ -91,6 +93,10 @@ class Interception:
         return found
 
     # Observing
+
+    def dropped(self, extension: Extension) -> int:
+        """Events that it has missed so far because it did not read."""
+        return self._dropped.get(extension, 0)
 
     def started(self, extension: Extension) -> None:
         """It is ready: tell it that the session has started, if it wants to know; more events follow."""
@@ -123,6 +129,7 @@ class Interception:
             if not missed:
                 extension.remark("it does not read: events are dropped from here on")
             self._missed[extension] = missed + 1
+            self._dropped[extension] = self.dropped(extension) + 1
         else:
             if missed:
                 del self._missed[extension]

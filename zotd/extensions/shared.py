@@ -177,6 +177,10 @@ class Member(Extension):
         """Whether the process should say no more to this session yet."""
         return self._backlog.full and self._lost is None and not self.gone
 
+    @property
+    def queued(self) -> int:
+        return self._process.extension.queued if self._process is not None and not self.gone else 0
+
     async def roomy(self) -> None:
         """Until it is not."""
         while self.overfull:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from zotd.protocol.params import Params
 from zotd.protocol.session import Approval, ExtensionState
+
+Transport: TypeAlias = Literal["unix", "websocket", "stdio"]
+Dialect: TypeAlias = Literal["", "jsonrpc", "zot"]
 
 
 class DaemonStatus(Params, frozen=True, kw_only=True):
@@ -84,8 +87,8 @@ class ClientStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     version: str
-    transport: Literal["unix", "websocket", "stdio"]
-    dialect: Literal["", "jsonrpc", "zot"]
+    transport: Transport
+    dialect: Dialect
     sessions: list[str]
     requests: int
     queued_bytes: int

@@ -27,7 +27,13 @@ class Budget:
     """Bytes that the rings of one daemon may hold together."""
 
     def __init__(self, most: int) -> None:
+        self.most = most
         self.left = most
+
+    @property
+    def held(self) -> int:
+        """What they hold now."""
+        return self.most - self.left
 
 
 class Ring:
@@ -65,6 +71,11 @@ class Ring:
             or self._count >= self._most_events + _PACKED_EVENTS
         ):
             self._make_room()
+
+    @property
+    def held(self) -> int:
+        """Bytes that it takes of the budget."""
+        return self._bytes
 
     def after(self, seq: int) -> list[Published] | None:
         """The events with a greater number, in order; None when some of them are not kept any more."""
