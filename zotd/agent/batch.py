@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zotd.agent.ports import Hooks, Refused, Tool, ToolFailed, ToolOutcome
+from zotd.agent.ports import Denied, Hooks, Refused, Tool, ToolFailed, ToolOutcome
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.protocol.content import Text, ToolCall, ToolResult
@@ -61,7 +61,8 @@ class Batch:
         if self.hooks is not None:
             said = await self.hooks.tool_call(call)
             if isinstance(said, Refused):
-                return replace(_refused(said.reason), details={"refused_by": said.by})
+                which = "denied_by" if isinstance(said, Denied) else "refused_by"
+                return replace(_refused(said.reason), details={which: said.by})
             if modified_by := said.by:
                 call = ToolCall(id=call.id, name=call.name, args=said.args)
         # Not before: a decision may take until everything was loaded anew.

@@ -124,6 +124,12 @@ class Refused:
     by: str
 
 
+class Denied(Refused):
+    """The user, a rule of the user's, or nobody who could be asked: a call was not approved."""
+
+    __slots__ = ()
+
+
 Verdict: TypeAlias = Allowed | Refused
 
 

@@ -180,6 +180,14 @@ class Limits:
     prompt_keys: int = 10_000
     """Keys known in one session; the oldest are forgotten first."""
 
+    # Approvals
+    approval_s: float = 1_800.0
+    """For a user to say whether a call may run: they may be at lunch."""
+    approver_wait_s: float = 120.0
+    """For somebody who can say so to attach, when the last one is gone: editors restart."""
+    approval_reason_chars: int = 4_000
+    """Of what the model is told of a denial: a page."""
+
     # Compaction
     compact_at: float = 0.85
     """Use of a model's window from which the older part is summarised: there is still room to do it."""

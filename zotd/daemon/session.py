@@ -20,6 +20,7 @@ from zotd.base.clock import now
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.admission import Admission
+from zotd.daemon.approvals import Approvals
 from zotd.daemon.audience import Audience, Client, End
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.commands import Commands
@@ -31,7 +32,7 @@ from zotd.daemon.turns import Accepted, QueueFull, Turn
 from zotd.extensions.host import ExtensionHost, Invocation
 from zotd.protocol.content import Block, Image, Text
 from zotd.protocol.events import Event, ExtNotify, SessionChanged, SessionClosed
-from zotd.protocol.session import SessionInfo
+from zotd.protocol.session import Approval, SessionInfo
 from zotd.store.ring import Budget, Published
 from zotd.store.view import SessionView
 from zotd.tools.changes import Changes
@@ -60,9 +61,13 @@ class Session:
         beginning: Beginning | None = None,
         budget: Budget | None = None,
         changes: Changes | None = None,
+        approval: Approval = "auto",
+        headless: bool = False,
+        alone: bool = False,
     ) -> None:
         """beginning: what it goes on from, and where it is saved; nothing and nowhere when absent. budget:
         what the replay of all sessions may hold together, changes: what its tools tell of files, or its own.
+        approval, headless, alone: see Approvals.
         """
         beginning = beginning or Beginning.ephemeral()
         self.id = session_id
@@ -91,6 +96,7 @@ class Session:
         self.tasks = Watched(tasks, self._mistaken)
         self.turns = TurnQueue(self._loop, limits, self.tasks, self.publish, self._work)
         self.commands = Commands(self, tasks)
+        self.approvals = Approvals(self, approval, headless=headless, alone=alone)
         self.view = SessionView(picture_of(self, beginning.updated), limits)
         self.notes = Notes(self.publish, self.view.notes, limits.notes_kept)
         self._crowded = False  # whether it was told that prompts are dropped
@@ -142,9 +148,11 @@ class Session:
     def attach(self, client: Client, since: int | None = None, epoch: str = "") -> None:
         """See Audience."""
         self.audience.attach(client, since, epoch)
+        self.approvals.came(client)
 
     def detach(self, client: Client) -> None:
         self.audience.detach(client)
+        self.approvals.left(client)
 
     def connect(self, host: ExtensionHost) -> None:
         """These are its extensions: from now on they observe it and have their say."""

@@ -26,7 +26,7 @@ def picture_of(session: Session, updated: str, standing: SessionInfo | None = No
         provider=session.provider,
         model=session.model.id,
         reasoning=session.model.reasoning,
-        approval="auto",
+        approval=session.approvals.policy,
         ephemeral=session.ephemeral,
         created=session.created,
         updated=updated,
@@ -40,6 +40,6 @@ def picture_of(session: Session, updated: str, standing: SessionInfo | None = No
         context=ContextUse(used, session.model.window),
         notes=standing.notes if standing is not None else [],
         panels=standing.panels if standing is not None else [],
-        pending_approvals=[],
+        pending_approvals=standing.pending_approvals if standing is not None else [],
         extensions=session.host.states() if session.host is not None else [],
     )

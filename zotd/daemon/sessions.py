@@ -13,6 +13,7 @@ from zotd.base.limits import Limits
 from zotd.base.memory import GiveBack
 from zotd.base.tasks import Tasks
 from zotd.daemon.answering import answering, model_of
+from zotd.daemon.approvals import policy_of
 from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
@@ -123,6 +124,9 @@ class Sessions:
             beginning=beginning,
             budget=self._replay,
             changes=changes,
+            approval=policy_of(spec.approval),
+            headless=spec.headless,
+            alone=spec.alone,
         )
         if beginning.saved is not None:
             session.toolbox.activate(beginning.saved.added_tools)

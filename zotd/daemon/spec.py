@@ -27,6 +27,7 @@ class SessionSpec:
     max_steps: model calls in one turn, 0 for the default limit.
     approval: `auto`, `ask` or `rules`; "" for what suits whoever opens it.
     headless: whether its own client can never be asked: what would be asked is denied at once.
+    alone: whether no other client can come: the process has one.
     given_to: provider that `base_url` and `api_key` are for, where another one was chosen since.
     ephemeral: whether it is never saved.
     saved: the file to go on with, or to make where there is none; None for a new one in its usual place.
@@ -53,6 +54,7 @@ class SessionSpec:
     max_steps: int = 0
     approval: str = ""
     headless: bool = False
+    alone: bool = False
     given_to: str = ""
     ephemeral: bool = False
     saved: Path | None = None

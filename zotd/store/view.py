@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from zotd.base.limits import Limits
 from zotd.protocol.content import ContextUse
 from zotd.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
     AssistantMessage,
     AssistantStart,
     CompactDone,
@@ -36,7 +38,7 @@ from zotd.protocol.events import (
     UsageReport,
     UserMessage,
 )
-from zotd.protocol.session import ExtensionInfo, Note, Panel, QueuedTurn, SessionInfo
+from zotd.protocol.session import ExtensionInfo, Note, Panel, PendingApproval, QueuedTurn, SessionInfo
 
 
 class NotesInView:
@@ -86,6 +88,7 @@ class SessionView:
         self.queue: list[QueuedTurn] = []
         self.notes = NotesInView(limits)
         self.panels: dict[str, Panel] = {}
+        self.approvals: dict[str, PendingApproval] = {}
         self.extensions: list[ExtensionInfo] = []
         self._partial: list[str] = []
         self._take(start)
@@ -106,6 +109,7 @@ class SessionView:
             context=self.context,
             notes=self.notes.rows(),
             panels=list(self.panels.values()),
+            pending_approvals=list(self.approvals.values()),
             extensions=list(self.extensions),
         )
 
@@ -132,6 +136,7 @@ class SessionView:
         self.context = info.context
         self.notes.replace(info.notes)
         self.panels = {panel.extension: panel for panel in info.panels}
+        self.approvals = {pending.approval_id: pending for pending in info.pending_approvals}
         self.extensions = list(info.extensions)
 
     def _replaced(self, event: SessionChanged | Resync, time: str, turn_id: str | None) -> None:
@@ -198,6 +203,14 @@ class SessionView:
     def _panel_closed(self, event: ExtPanelClose, time: str, turn_id: str | None) -> None:
         self.panels.pop(event.extension, None)
 
+    def _asked(self, event: ApprovalRequested, time: str, turn_id: str | None) -> None:
+        self.approvals[event.approval_id] = PendingApproval(
+            approval_id=event.approval_id, tool_call=event.tool_call, preview=event.preview
+        )
+
+    def _resolved(self, event: ApprovalResolved, time: str, turn_id: str | None) -> None:
+        self.approvals.pop(event.approval_id, None)
+
     def _state(self, event: ExtState, time: str, turn_id: str | None) -> None:
         at = self._place(event.extension, event.dir)
         before = self.extensions[at] if at < len(self.extensions) else None
@@ -250,6 +263,8 @@ _FOLDS: dict[type, Any] = {
     ExtPanelOpen: SessionView._panel,
     ExtPanelRender: SessionView._panel,
     ExtPanelClose: SessionView._panel_closed,
+    ApprovalRequested: SessionView._asked,
+    ApprovalResolved: SessionView._resolved,
     ExtState: SessionView._state,
     ExtRegistered: SessionView._registered,
 }
