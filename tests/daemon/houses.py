@@ -26,6 +26,7 @@ class Visitor:
 
     full = False
     capabilities: frozenset[str] = frozenset()
+    approver = None
 
     def deliver(self, event: Published) -> None:
         """It is shown."""

@@ -29,6 +29,7 @@ class Watcher:
     """A client that keeps what it is shown."""
 
     full = False
+    approver = None
 
     def __init__(self, *capabilities: str) -> None:
         self.capabilities = frozenset(capabilities)

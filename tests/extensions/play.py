@@ -30,6 +30,7 @@ class Viewer:
     """A client: keeps what it sees. `picture` is the session as it was when it came."""
 
     full = False
+    approver = None
 
     def __init__(self, *capabilities: str) -> None:
         self.capabilities = frozenset(capabilities)

@@ -48,6 +48,7 @@ class TextReporter:
 
     full = False
     capabilities: frozenset[str] = frozenset()
+    approver = None
 
     def __init__(self, outlet: Outlet, turns: Container[str]) -> None:
         """turns: the ids of those whose outcome `result` gets; others are of extensions."""
@@ -126,6 +127,7 @@ class JsonReporter:
     """Every event as a JSON line, `result` last."""
 
     capabilities: frozenset[str] = frozenset()
+    approver = None
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet

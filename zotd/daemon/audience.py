@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 from zotd.base.clock import now
 from zotd.base.limits import Limits
+from zotd.daemon.approvals import Approver
 from zotd.protocol.events import Resync
 from zotd.protocol.session import SessionInfo
 from zotd.store.ring import Budget, Published, Ring
@@ -22,10 +23,13 @@ class Client(Protocol):
     """A front end that sees a session.
 
     capabilities: what it can show or do for extensions: `panels`, `insert`, `submit`.
+    approver: through whom its user is asked whether calls may run; None where that cannot be.
     """
 
     @property
     def capabilities(self) -> frozenset[str]: ...
+    @property
+    def approver(self) -> Approver | None: ...
     @property
     def full(self) -> bool: ...
     def deliver(self, event: Published) -> None: ...

@@ -18,6 +18,7 @@ from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.calls import Method, Refused, Then
 from zotd.daemon.connection import About, Connection
 from zotd.daemon.daemon import Daemon
+from zotd.daemon.questions import Questions
 from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS, TO_THE_END
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
@@ -25,7 +26,7 @@ from zotd.daemon.spec import SessionSpec
 from zotd.protocol.methods import METHOD_TYPES
 from zotd.store.ring import Published
 from zotd.wire import peer as rpc
-from zotd.wire.peer import Batch, Cancel, Invalid, Notification, Request, RpcPeer, problem
+from zotd.wire.peer import Batch, Cancel, Invalid, Notification, Request, Response, RpcPeer, problem
 
 logging.getLogger("jsonrpcserver").disabled = True  # it prints what exceptions say, which may be private
 
@@ -51,7 +52,7 @@ class RpcFront:
         self.daemon = daemon
         self.sessions = sessions
         # Which session a command line means, and whether to save it, is for clients that cannot say it.
-        self.spec = replace(spec, asks_trust=True, ephemeral=False, saved=None)
+        self.spec = replace(spec, asks_trust=True, ephemeral=False, saved=None, alone=private)
         self.token = token
         self.initialized = False
         self.capabilities: frozenset[str] = frozenset()
@@ -66,10 +67,15 @@ class RpcFront:
         self._connection = connection
         self._tasks = tasks
         self._peer = RpcPeer(connection.limits.requests_in_flight)
+        self._questions = Questions(self._peer, connection.send, lambda: self.name)
         self._introduction = asyncio.Lock()
         self._running: dict[rpc.RpcId, tuple[str, asyncio.Task[None]]] = {}
 
     # Client of sessions
+
+    @property
+    def approver(self) -> Questions | None:
+        return self._questions if "approvals" in self.capabilities else None
 
     @property
     def full(self) -> bool:
@@ -134,6 +140,11 @@ class RpcFront:
 
     async def finished(self) -> None:
         """Until every request is answered and every accepted turn is done; of shared sessions, our own."""
+        self.capabilities -= {"approvals"}
+        if self._private:
+            for session in self._seen():
+                session.approvals.end()
+        self._questions.give_up()
         while self._running:
             await asyncio.wait([task for _, task in self._running.values()])
         if self._private:
@@ -171,6 +182,9 @@ class RpcFront:
                 task.add_done_callback(lambda task: self._served(item, task, send))
             case Cancel(id=request_id):
                 self.cancel(request_id)
+                send(_NOTHING)
+            case Response():
+                self._questions.take(item)
                 send(_NOTHING)
             case Invalid(reply=reply):
                 send(Answer(reply))

@@ -55,6 +55,8 @@ class Desk(Protocol):
 class ZotFront:
     """One connection in the zot dialect. Commands are handled in the order they came."""
 
+    approver = None
+
     def __init__(self, connection: Connection, desk: Desk) -> None:
         self._connection = connection
         self.desk = desk
