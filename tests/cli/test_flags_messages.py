@@ -48,7 +48,8 @@ def test_right_values_are_taken() -> None:
     )
     assert (flags.mode, flags.timeout, flags.max_steps, flags.temperature) == ("print", 0.5, 2, 0.0)
     assert parse(["--mode", "json", "--reasoning", "maximum", "x"]).reasoning == "max"
-    assert parse(["--reasoning", "off", "-p", "x"]).reasoning == parse(["-p", "x"]).reasoning == ""
+    assert parse(["--reasoning", "off", "-p", "x"]).reasoning == "off"
+    assert parse(["-p", "x"]).reasoning == ""
 
 
 def test_both_ways_to_say_that_calls_are_asked_about_mean_the_same() -> None:

@@ -42,6 +42,12 @@ class Setting(NamedTuple):
         """The variable that says the same."""
         return PREFIX + self.key.upper()
 
+    @property
+    def values(self) -> str:
+        """What it may be, for people."""
+        words = WORDS.get(self.kind)
+        return ", ".join(f"`{word}`" for word in words) if words else _VALUES[self.kind]
+
 
 SETTINGS = (
     Setting("provider", "text", "whose model answers"),
@@ -70,6 +76,14 @@ WORDS = {
 }
 """The values of kinds that have few."""
 
+_VALUES = {
+    "text": "text",
+    "texts": "a list of texts; the variable has one",
+    "names": "a list of names; with commas in the variable",
+    "count": "a whole number of at least 1",
+    "seconds": "seconds, above 0",
+}
+
 
 class Fault(NamedTuple):
     """Something that does not count. wrong: whether what was meant is unclear, so that a person mends it."""
@@ -82,10 +96,15 @@ class Fault(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What one place says: values by key, and what is at fault with the rest."""
+    """What one place says: values by key, and what is at fault with the rest. file: None for variables."""
 
     values: dict[str, Any]
     faults: list[Fault]
+    file: Path | None = None
+
+    def named(self, key: str) -> str:
+        """Where a person finds a key of it."""
+        return f"{self.file}: $.{key}" if self.file is not None else _BY_KEY[key].variable
 
 
 NOTHING = Layer({}, [])
@@ -145,7 +164,7 @@ def _of_file(path: Path, *, project: bool) -> Layer:
         return Layer({}, [Fault(f"{path}: expected JSON: {error}")])
     if not isinstance(content, dict):
         return Layer({}, [Fault(f"{path}: $: expected an object")])
-    layer = Layer({}, [])
+    layer = Layer({}, [], path)
     for key, value in content.items():
         setting = _BY_KEY.get(key)
         if (fault := _refused(key, setting, project=project)) is not None:
@@ -209,7 +228,7 @@ def _type(kind: str) -> Any:
         "texts": list[str],
         "names": list[str],
         "count": Annotated[int, Meta(ge=1)],
-        "seconds": Annotated[float, Meta(gt=0)],
+        "seconds": Annotated[float, Meta(gt=0, le=1e9)],
     }
     return types[kind]
 

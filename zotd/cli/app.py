@@ -25,6 +25,8 @@ def run(flags: Flags) -> int:
         spec = _spec(flags, environ)
     except OSError as wrong:
         return _complain(str(wrong), 2)
+    if flags.mode in ("print", "json") and (fault := _misconfigured(spec)):
+        return _complain(fault, 2)
     limits = Limits()
     if flags.mode == "models":
         from zotd.cli.models import list_models
@@ -44,6 +46,17 @@ def run(flags: Flags) -> int:
     from zotd.cli.oneshot import oneshot
 
     return drive(oneshot(flags, spec, limits), limits)
+
+
+def _misconfigured(spec: SessionSpec) -> str:
+    """What a person at a shell mends before anything runs. A daemon goes on and tells of it."""
+    from zotd.base.settings import of_environment, of_user
+    from zotd.daemon.configured import unknown_names
+
+    for layer in (of_environment(spec.environ), of_user(spec.home)):
+        if faults := [str(fault) for fault in layer.faults if fault.wrong] + unknown_names(layer):
+            return faults[0]
+    return ""
 
 
 def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from zotd import __version__
-from zotd.base.reasoning import SAME
+from zotd.base.reasoning import named
 
 TYPE_CHECKING = False  # what `typing` would say, without its three milliseconds
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _settled(known: argparse.Namespace) -> Flags:
         base_url=known.base_url,
         cwd=known.cwd,
         script=known.script,
-        reasoning=SAME.get(known.reasoning, known.reasoning),
+        reasoning=named(known.reasoning),
         tools=() if known.no_tools else known.tools,
         skills=() if known.no_skill else None,
         system_prompt=known.system_prompt,
@@ -232,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--reasoning",
         type=_reasoning,
-        default="off",
+        default="",
         metavar="LEVEL",
         help="off, minimum, low, medium, high, xhigh, max",
     )

@@ -137,7 +137,7 @@ def continued(spec: SessionSpec, saved: Saved) -> SessionSpec:
     if provider == saved.provider:
         model = model or saved.model
     cwd = saved.cwd if works_there(saved) else spec.cwd
-    reasoning = spec.reasoning or saved.reasoning
+    reasoning = spec.reasoning or saved.reasoning or "off"  # what it was told before is a choice
     return replace(spec, provider=provider, model=model, reasoning=reasoning, cwd=cwd)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace as with_fields
 from zotd.agent.ports import ProviderError
 from zotd.base.reasoning import SAME
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
+from zotd.daemon.configured import with_configuration
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec, access, chosen
 from zotd.protocol import project_methods as m
@@ -65,7 +66,7 @@ async def provider_list(caller: Caller, params: m.ProviderList) -> m.ProvidersFo
 def _meant(caller: Caller, session_id: str | None) -> tuple[Session | None, SessionSpec]:
     """A session and what it was made from, or what a new one would be made from."""
     if session_id is None:
-        return None, caller.spec
+        return None, with_configuration(caller.spec)
     session = session_of(caller, SessionRef(session_id=session_id))
     return session, caller.sessions.spec_of(session)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zotd.base.reasoning import SAME
+from zotd.base.reasoning import named
 from zotd.base.secret import Secret
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.surroundings import absolute_path, directory, environment
@@ -27,7 +27,7 @@ def spec_from(base: SessionSpec, params: s.SessionNew) -> SessionSpec:
     if params.api_key:
         given["api_key"] = Secret(params.api_key)
     if params.reasoning is not None:
-        given["reasoning"] = SAME.get(params.reasoning, params.reasoning)
+        given["reasoning"] = named(params.reasoning)
     if params.append_system_prompt is not None:
         given["append_system_prompt"] = tuple(params.append_system_prompt)
     if params.tools is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zotd.base.limits import Limits
-from zotd.base.reasoning import LEVELS, SAME
+from zotd.base.reasoning import LEVELS, named
 from zotd.base.secret import Secret
 from zotd.daemon.connection import PREFACE_VERSION, BadPreface
 from zotd.daemon.refused import Refused
@@ -128,10 +128,10 @@ def _secret(value: Any, path: str) -> Secret | None:
 
 
 def _level(value: Any, path: str) -> str:
-    level = SAME.get(_text(value, path), value)
+    level = named(_text(value, path))
     if level not in ("", *LEVELS):
         raise _wrong(path, f"expected one of {', '.join(LEVELS)}")
-    return str(level)
+    return level
 
 
 def _steps(value: Any, path: str) -> int:

@@ -6,6 +6,7 @@ import asyncio
 
 from zotd.base.files import BadFile
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
+from zotd.daemon.configured import with_configuration
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.surroundings import absolute_path, directory
@@ -60,7 +61,7 @@ async def workspace_trust(caller: Caller, params: m.WorkspaceTrust) -> Then:
 async def _meant(caller: Caller, session_id: str | None) -> tuple[Session | None, SessionSpec]:
     """A session, once its extensions were looked for, or what a new one would be made from."""
     if session_id is None:
-        return None, looked_up(caller.spec)[0]
+        return None, looked_up(with_configuration(caller.spec))[0]
     named = SessionRef(session_id=session_id)
     if (loading := session_of(caller, named).loading) is not None:
         await asyncio.wait([loading])
