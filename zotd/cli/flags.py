@@ -165,7 +165,7 @@ def _settled(known: argparse.Namespace) -> Flags:
         base_url=known.base_url,
         cwd=known.cwd,
         script=known.script,
-        reasoning=named(known.reasoning),
+        reasoning=named(known.reasoning or ""),
         tools=() if known.no_tools else known.tools,
         skills=() if known.no_skill else None,
         system_prompt=known.system_prompt,
@@ -232,7 +232,6 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--reasoning",
         type=_reasoning,
-        default="",
         metavar="LEVEL",
         help="off, minimum, low, medium, high, xhigh, max",
     )
