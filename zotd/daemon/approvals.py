@@ -20,6 +20,7 @@ from zotd.protocol.session import Approval
 if TYPE_CHECKING:
     from zotd.daemon.audience import Client
     from zotd.daemon.session import Session
+    from zotd.daemon.spec import SessionSpec
     from zotd.wire.peer import Response
 
 Withdraw: TypeAlias = Callable[[], object]
@@ -64,9 +65,10 @@ class _Question:
             self.end.set_result(end)
 
 
-def policy_of(word: str) -> Approval:
-    """The policy of a spec, whose words were checked where they came in."""
-    return {"ask": "ask", "rules": "rules"}.get(word, "auto")  # type: ignore[return-value]
+def policy_of(spec: SessionSpec) -> Approval:
+    """What a session of a spec is opened with. The words were checked where they came in."""
+    policies: dict[str, Approval] = {"ask": "ask", "rules": "rules", "auto": "auto"}
+    return policies.get(spec.approval, "ask" if spec.approves else "auto")
 
 
 class Approvals:

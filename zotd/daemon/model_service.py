@@ -36,15 +36,24 @@ async def session_set(caller: Caller, params: s.SessionSet) -> Then:
             raise Refused(f"{where}: {wrong}", kind="invalid_params") from None
     elif reasoning is not None:
         caller.sessions.set_reasoning(session, reasoning)
+    if params.approval is not None:
+        caller.sessions.set_approval(session, params.approval)
+
+    def tell() -> None:
+        if params.approval == "auto":
+            session.approvals.release(caller.name)
+        session.changed()
+
     # The news of it follows the answer.
     now = with_fields(
         session.info(),
         provider=session.provider,
         model=session.model.id,
         reasoning=session.model.reasoning,
+        approval=session.approvals.policy,
         context=ContextUse(used=session.info().context.used, window=session.model.window),
     )
-    return Then(s.SessionResult(session=now), session.changed)
+    return Then(s.SessionResult(session=now), tell)
 
 
 async def model_list(caller: Caller, params: m.ModelList) -> m.Models:

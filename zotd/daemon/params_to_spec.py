@@ -17,7 +17,7 @@ def spec_from(base: SessionSpec, params: s.SessionNew) -> SessionSpec:
     for name in ("provider", "model", "base_url"):
         if value := getattr(params, name):  # forms that are left empty send nothing for them
             given[name] = value
-    for name in ("system_prompt", "discover_extensions", "max_steps"):
+    for name in ("system_prompt", "discover_extensions", "max_steps", "approval"):
         if (value := getattr(params, name)) is not None:
             given[name] = value
     if params.cwd is not None:

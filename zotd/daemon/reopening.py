@@ -146,8 +146,11 @@ class Reopening:
         await self.closed(lambda one: one.id == beginning.session_id)  # from a copy of the file
         before = self._closed.pop(beginning.session_id, None)
         if before is not None and not as_said:
-            # What an editor brings back waits for trust, whoever had it open before.
+            # What an editor brings back waits for trust, whoever had it open before; whether calls are asked
+            # about is up to who brings it back.
             asks = before.asks_trust or spec.asks_trust
+            before = replace(before, approval=spec.approval, approves=spec.approves)
+            before = replace(before, headless=spec.headless, alone=spec.alone)
             spec = replace(before, saved=spec.saved, asks_trust=asks)
         session = self._sessions.make(spec, beginning, late=not as_said)
         self._sessions.expire_later(session)

@@ -8,8 +8,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace as with_fields
+
+from zotd.daemon.approvals import policy_of
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
+from zotd.daemon.configured import with_configuration
 from zotd.daemon.export_service import saved_of
 from zotd.daemon.session import Session
 from zotd.daemon.session_list import listed, live
@@ -17,7 +21,7 @@ from zotd.daemon.spec import SessionSpec
 from zotd.daemon.surroundings import absolute_path, directory
 from zotd.protocol import session_methods as s
 from zotd.protocol.content import ContextUse
-from zotd.protocol.session import SessionInfo
+from zotd.protocol.session import Approval, SessionInfo
 from zotd.store.catalog import SessionStore, is_cursor
 from zotd.store.errors import NoMessage, NoSession
 from zotd.store.saved import Saved
@@ -69,7 +73,7 @@ async def session_rename(caller: Caller, params: s.SessionRename) -> s.SessionRe
         raise Refused(f"$.title: expected at most {most} characters, got {len(title)}", kind="invalid_params")
     async with caller.sessions.saved.found(params.session_id, caller.spec.home) as found:
         if not isinstance(found, Session):
-            return s.SessionResult(session=await asyncio.to_thread(_rename, _store(caller), found, title))
+            return s.SessionResult(session=await asyncio.to_thread(_rename, caller, found, title))
         if found.log is not None:
             found.log.rename(title)
         found.title = title
@@ -77,12 +81,18 @@ async def session_rename(caller: Caller, params: s.SessionRename) -> s.SessionRe
         return s.SessionResult(session=found.info())
 
 
-def _rename(store: SessionStore, path: Path, title: str) -> SessionInfo:
+def _rename(caller: Caller, path: Path, title: str) -> SessionInfo:
+    store = _store(caller)
     store.rename(path, title)
-    return _closed(store.read(path), store.row(path))
+    return _closed(store.read(path), store.row(path), _policy(caller.spec))
 
 
-def _closed(saved: Saved, row: s.SessionRow) -> SessionInfo:
+def _policy(spec: SessionSpec) -> Approval:
+    """What a saved session would be opened with. A folder's own file has no say in it."""
+    return policy_of(with_configuration(spec))
+
+
+def _closed(saved: Saved, row: s.SessionRow, approval: Approval) -> SessionInfo:
     """The picture of a session that is not open: nothing is live in it."""
     return SessionInfo(
         session_id=row.session_id,
@@ -95,7 +105,7 @@ def _closed(saved: Saved, row: s.SessionRow) -> SessionInfo:
         provider=row.provider,
         model=row.model,
         reasoning=saved.reasoning,
-        approval="auto",
+        approval=approval,
         ephemeral=False,
         created=row.created,
         updated=row.updated,
@@ -123,7 +133,10 @@ async def session_list(caller: Caller, params: s.SessionList) -> s.SessionRows:
     most = min(limit, limits.sessions_page)
     of_open = [live(session) for session in caller.sessions.all()]
     page = partial(listed, _store(caller), of_open, cwd, params.cursor or "", most)
-    rows, cursor = await asyncio.to_thread(page)
+    (rows, cursor), policy = await asyncio.gather(
+        asyncio.to_thread(page), asyncio.to_thread(_policy, caller.spec)
+    )
+    rows = [row if row.open else with_fields(row, approval=policy) for row in rows]
     return s.SessionRows(sessions=rows, next_cursor=cursor)
 
 
@@ -132,6 +145,7 @@ async def session_fork(caller: Caller, params: s.SessionFork) -> Then:
         if isinstance(found, Session):
             # What an editor makes waits for trust, whoever had opened what it is made from.
             spec = replace(caller.sessions.spec_of(found), asks_trust=True)
+            spec = replace(spec, approves=caller.spec.approves, headless=False, alone=caller.spec.alone)
             if found.log is None or not found.log.saved:
                 return joined(caller, _fork_unsaved(caller, found, spec, params.message_id))
             found.log.flush()

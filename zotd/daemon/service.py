@@ -46,6 +46,7 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     caller.initialized = True
     caller.name, caller.client_version = params.client.name, params.client.version
     caller.capabilities = declared(msgspec.to_builtins(params.capabilities))
+    caller.spec = replace(caller.spec, approves="approvals" in caller.capabilities)
     return m.Initialized(
         protocol_version=m.PROTOCOL_VERSION,
         server=m.ClientInfo(name="zotd", version=__version__),
@@ -98,8 +99,7 @@ METHODS: dict[str, Method] = {
 }
 
 LATER: dict[str, dict[str, object]] = {
-    "session/new": {"approval": "auto", "max_cost_usd": None},
-    "session/set": {"approval": "auto"},
+    "session/new": {"max_cost_usd": None},
 }
 """Members of later versions, each with the one value that is true today. Others are refused."""
 

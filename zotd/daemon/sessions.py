@@ -19,7 +19,7 @@ from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.configured import configured
 from zotd.daemon.opened import Opened, selected
-from zotd.daemon.refused import Refused
+from zotd.daemon.refused import Refused, drained
 from zotd.daemon.reopening import Reopening, is_in
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
@@ -27,6 +27,7 @@ from zotd.daemon.trusting import is_trusted, looked_up
 from zotd.extensions.host import ExtensionHost
 from zotd.extensions.program import Surroundings
 from zotd.project.skills import Skills
+from zotd.protocol.session import Approval
 from zotd.providers.registry import Providers
 from zotd.store.catalog import SessionStore
 from zotd.store.errors import OpenAlready
@@ -50,11 +51,12 @@ class Sessions:
         self._providers = providers
         self._shared: SharedExtensions | None = None
         self._over = False
+        self._draining = False
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, Opened] = {}
         self._stores: dict[Path, SessionStore] = {}
         self._replay = Budget(limits.replay_bytes_of_all)
-        self._memory = GiveBack(limits.give_back_s, self._busy)
+        self._memory = GiveBack(limits.give_back_s, lambda: self.busy)
         self.saved = Reopening(self, tasks)
 
     @property
@@ -97,6 +99,8 @@ class Sessions:
     def _make(self, spec: SessionSpec, beginning: Beginning, late: bool) -> Session:
         if self._over:
             raise Refused("zotd is ending", kind="session_not_found", hint="start it again")
+        if self._draining:
+            raise drained()
         if beginning.session_id in self._open:
             raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
         if beginning.saved is not None:
@@ -124,7 +128,7 @@ class Sessions:
             beginning=beginning,
             budget=self._replay,
             changes=changes,
-            approval=policy_of(spec.approval),
+            approval=policy_of(spec),
             headless=spec.headless,
             alone=spec.alone,
         )
@@ -173,8 +177,23 @@ class Sessions:
             if opened.trust_is_news():
                 self._tasks.create_task(opened.reload(), name="reload after news of trust")
 
-    def _busy(self) -> bool:
-        return any(session.busy for session in self.all())
+    @property
+    def busy(self) -> bool:
+        """Whether a turn or a command runs, or was accepted and will."""
+        return any(session.busy or session.commands.running for session in self.all())
+
+    def drain(self) -> None:
+        """Take no new turns and open no session any more; what was accepted goes on."""
+        self._draining = True
+        for session in self.all():
+            session.turns.draining = True
+
+    async def settled(self) -> None:
+        """Until no turn, queue or command is left in any session."""
+        while self.busy:
+            for session in self.all():
+                await session.settled()
+            await asyncio.sleep(0)
 
     def all(self) -> list[Session]:
         """The open sessions."""
@@ -216,6 +235,12 @@ class Sessions:
         `changed`. Raises as `open` does, and NotKept.
         """
         self._open[session.id].set_model(self._providers, model, provider, reasoning)
+
+    def set_approval(self, session: Session, policy: Approval) -> None:
+        """Another policy, from the next call of a tool on. The caller tells of it: `changed`."""
+        session.approvals.policy = policy
+        opened = self._open[session.id]
+        opened.spec = replace(opened.spec, approval=policy)
 
     def set_reasoning(self, session: Session, level: str) -> None:
         """Another level of reasoning, empty for off, from the next call of a model on. Raises NotKept."""

@@ -26,6 +26,7 @@ class SessionSpec:
     asks_trust: whether `trusted` is what the user has said of `cwd`, looked up when extensions are loaded.
     max_steps: model calls in one turn, 0 for the default limit.
     approval: `auto`, `ask` or `rules`; "" for what suits whoever opens it.
+    approves: whether its client asks its user, so that `ask` suits it.
     headless: whether its own client can never be asked: what would be asked is denied at once.
     alone: whether no other client can come: the process has one.
     given_to: provider that `base_url` and `api_key` are for, where another one was chosen since.
@@ -53,6 +54,7 @@ class SessionSpec:
     asks_trust: bool = False
     max_steps: int = 0
     approval: str = ""
+    approves: bool = False
     headless: bool = False
     alone: bool = False
     given_to: str = ""
