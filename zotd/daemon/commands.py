@@ -76,7 +76,7 @@ class Commands:
     tasks: Tasks
 
     def __post_init__(self) -> None:
-        self.running: set[asyncio.Task[None]] = set()
+        self.running: dict[asyncio.Task[None], str] = {}  # each with the id of its turn
         self._over = False
 
     def all(self) -> list[CommandRow]:
@@ -150,7 +150,7 @@ class Commands:
             self._show(turn, _compact(invocation.args))
             return
         task = self.tasks.create_task(self._run(turn, invocation), name=f"command {invocation.name}")
-        self.running.add(task)
+        self.running[task] = turn.id
         task.add_done_callback(lambda ended: self._ended(ended, turn, invocation))
 
     def close(self) -> None:
@@ -158,13 +158,15 @@ class Commands:
         self._over = True
         self.cancel()
 
-    def cancel(self) -> None:
-        """Stop waiting for the answers of those that run."""
-        for task in tuple(self.running):
+    def cancel(self, turn_id: str = "") -> bool:
+        """Stop waiting for the answers of those that run, or of one of them. Whether there was any."""
+        meant = [task for task, turn in self.running.items() if turn_id in ("", turn)]
+        for task in meant:
             task.cancel()
+        return bool(meant)
 
     def _ended(self, task: asyncio.Task[None], turn: Turn, invocation: Invocation) -> None:
-        self.running.discard(task)
+        self.running.pop(task, None)
         if task.cancelled():  # before its first step: whoever waits for it has to be told
             self._show(turn, _aborted(invocation))
         elif (bug := failure_of(task)) is not None and not turn.answered.done():

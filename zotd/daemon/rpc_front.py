@@ -52,7 +52,12 @@ class RpcFront:
         self.daemon = daemon
         self.sessions = sessions
         # Which session a command line means, and whether to save it, is for clients that cannot say it.
-        self.spec = replace(spec, asks_trust=True, ephemeral=False, saved=None, alone=private)
+        self.spec = (
+            spec
+            if spec.headless
+            else replace(spec, asks_trust=True, ephemeral=False, saved=None, alone=private)
+        )
+        self._own: set[Session] = set()  # of a run of the command line: they are over with it
         self.token = token
         self.initialized = False
         self.capabilities: frozenset[str] = frozenset()
@@ -93,6 +98,8 @@ class RpcFront:
         if self._gone:  # while it was answered: it came and went
             self.sessions.expire_later(session)
             return
+        if self.spec.headless and session.audience.unseen:
+            self._own.add(session)
         session.attach(self, since, epoch)
 
     def sees(self, session: Session) -> bool:
@@ -147,12 +154,15 @@ class RpcFront:
         self._questions.give_up()
         while self._running:
             await asyncio.wait([task for _, task in self._running.values()])
-        if self._private:
-            for session in self._seen():
+        for session in self._seen():
+            if self._private or session in self._own:
                 await session.finish()
         for session_id, turn_id in tuple(self._accepted):
             if (known := self.sessions.get(session_id)) is not None:
                 await known.wait(turn_id)
+        for session in self._seen():
+            if self._is_alone_with(session):  # while it sees how that ends
+                await self.sessions.close(session)
 
     async def closed(self) -> None:
         self._gone = True
@@ -162,7 +172,12 @@ class RpcFront:
         for request_id in tuple(self._running):
             self.cancel(request_id)
         for session in self._seen():
-            await self.sessions.leave(session, self, private=self._private)
+            over = self._leaving is not None and self._is_alone_with(session)
+            await self.sessions.leave(session, self, private=self._private or over)
+
+    def _is_alone_with(self, session: Session) -> bool:
+        """Whether a session was made for this run, and nobody else has come to see it."""
+        return session in self._own and len(session.clients) == 1
 
     def _seen(self) -> list[Session]:
         """The open sessions that this client is attached to."""

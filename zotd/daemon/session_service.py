@@ -6,11 +6,15 @@ from zotd.agent.ports import ProviderError
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of, translated
 from zotd.daemon.params_to_spec import spec_from
 from zotd.daemon.saved_service import joined
+from zotd.daemon.session import Session
 from zotd.protocol import session_methods as s
-from zotd.providers.catalog import BadChoice
+from zotd.providers.catalog import BadChoice, NoCredentials
+from zotd.store.errors import StoreError
 
 
 async def session_new(caller: Caller, params: s.SessionNew) -> Then:
+    if caller.spec.headless:
+        return joined(caller, await _of_command_line(caller))
     try:
         session = caller.sessions.open(spec_from(caller.spec, params), late=True)
     except (BadChoice, ProviderError) as wrong:
@@ -20,6 +24,23 @@ async def session_new(caller: Caller, params: s.SessionNew) -> Then:
         raise Refused(f"{place}{wrong}", kind="invalid_params") from None
 
     return joined(caller, session)
+
+
+async def _of_command_line(caller: Caller) -> Session:
+    """The session that a run of the command line means: who names one that is open joins it.
+
+    It goes on as the same run would in a process of its own, so that it fails where that would.
+    """
+    try:
+        if caller.spec.saved is None:
+            return caller.sessions.open(caller.spec)
+        return await caller.sessions.saved.open(caller.spec)
+    except NoCredentials as missing:
+        raise Refused(str(missing), kind="provider_auth") from None
+    except (BadChoice, ProviderError) as wrong:
+        raise Refused(str(wrong), kind="unsupported") from None
+    except StoreError as wrong:
+        raise Refused(str(wrong), kind=wrong.kind, hint=wrong.in_shell) from None
 
 
 async def session_clear(caller: Caller, params: s.SessionClear) -> Then:

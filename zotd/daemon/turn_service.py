@@ -69,14 +69,25 @@ async def turn_wait(caller: Caller, params: t.TurnWait) -> t.TurnResult:
         stop=outcome.stop,
         text=outcome.text,
         usage=outcome.usage,
-        error=t.TurnError(kind=outcome.kind, message=outcome.error) if outcome.error else None,
+        error=t.TurnError(kind=outcome.kind, message=outcome.error, hint=outcome.hint or None)
+        if outcome.error
+        else None,
     )
 
 
 async def turn_abort(caller: Caller, params: t.TurnAbort) -> t.TurnAborted:
     session = session_of(caller, params)
     unqueued = session.unqueue() if params.clear_queue else []
-    return t.TurnAborted(aborted=session.abort(), unqueued=unqueued)
+    aborted = session.abort() if params.turn_id is None else _stopped(session, params.turn_id)
+    return t.TurnAborted(aborted=aborted, unqueued=unqueued)
+
+
+def _stopped(session: Session, turn_id: str) -> bool:
+    """Stop that turn or command and no other. Whether there was one."""
+    turns = session.turns
+    if turns.active is not None and turns.active.id == turn_id:
+        return turns.abort()
+    return bool(turns.unqueue(turn_id)) or session.commands.cancel(turn_id)
 
 
 async def turn_queue(caller: Caller, params: t.TurnQueue) -> t.QueuedTurns:

@@ -114,17 +114,20 @@ class TurnWait(SessionRef, frozen=True, kw_only=True):
     turn_id: str
 
 
-class TurnError(Struct, frozen=True, kw_only=True):
+class TurnError(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a turn failed.
 
     kind: a stable word.
     message: for a person.
+
+    hint: what to do.
 
     Example: {"kind":"provider_error","message":"529 overloaded"}
     """
 
     kind: str
     message: str
+    hint: str | None = None
 
 
 class TurnResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -148,18 +151,20 @@ class TurnAbort(SessionRef, frozen=True, kw_only=True):
     """Stops the running turn.
 
     session_id: whose.
+    turn_id: stops only this one, running, waiting or a command; without it whichever runs.
     clear_queue: also empties the queue and gives its texts back.
 
     Example: {"session_id":"8f37d5f6","clear_queue":true}
     """
 
+    turn_id: str | None = None
     clear_queue: bool = False
 
 
 class TurnAborted(Struct, frozen=True, kw_only=True):
     """Answers `turn/abort`.
 
-    aborted: whether a turn was running.
+    aborted: whether there was something to stop.
     unqueued: texts of the prompts taken from the queue.
 
     Example: {"aborted":true,"unqueued":[]}
