@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 BOM = b"\xef\xbb\xbf"
+_LOOK_AGAIN_S = 0.005  # whether a lock is free: who holds one needs about as long
 
 
 class BadFile(Exception):
@@ -94,6 +96,31 @@ def stage(
         beside.unlink(missing_ok=True)
         raise
     return Staged(beside, target)
+
+
+@contextmanager
+def alone(lock: Path, seconds: float) -> Iterator[None]:
+    """Hold a lock file, made where there is none: two that change a file at once lose nothing.
+
+    Blocks for so many seconds at most. Raises OSError.
+    """
+    import fcntl
+    import time
+
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    until = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise OSError(errno.EAGAIN, "another process holds it", str(lock)) from None
+                time.sleep(_LOOK_AGAIN_S)
+        yield
+    finally:
+        os.close(handle)
 
 
 def is_empty_file(path: Path) -> bool:

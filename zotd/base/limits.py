@@ -187,6 +187,14 @@ class Limits:
     """For somebody who can say so to attach, when the last one is gone: editors restart."""
     approval_reason_chars: int = 4_000
     """Of what the model is told of a denial: a page."""
+    permissions_bytes: int = 256 * KIB
+    """`permissions.json`: thousands of rules, and milliseconds to read."""
+    permissions_of_session: int = 1_000
+    """Rules that answers leave in one session; the oldest are forgotten first."""
+    preview_bytes: int = 256 * KIB
+    """Both texts of a diff that is shown to who is asked, or a command: more than anybody reads."""
+    permissions_lock_s: float = 2.0
+    """For another process that changes `permissions.json` or `trusted.json`; milliseconds are usual."""
 
     # Compaction
     compact_at: float = 0.85
@@ -257,6 +265,18 @@ class Limits:
     """A new connection's first frames are answered before the agent is loaded: health checks are cheap."""
     drain_s: float = 5.0
     """SIGTERM to exit."""
+    drain_spare_s: float = 0.5
+    """Of that, kept for the very end: a daemon that hangs by then leaves by force."""
+    drain_turns_s: float = 3_600.0
+    """A daemon that is replaced waits so long for its turns to end; the longest shell command takes it."""
+    backlog: int = 4_096
+    """Clients that may wait to be accepted on a Unix socket; the system allows as many by default."""
+    accepted_at_once: int = 64
+    """Of them, before those that are in have their turn again."""
+    accept_again_s: float = 0.2
+    """With no descriptor left to tell a client even that, until the next look."""
+    spare_descriptors: int = 32
+    """Not given to new clients, so that turns that run can still open files and start programs."""
     threads_end_s: float = 1.0
     """At the very end, for disk work in threads: milliseconds are usual, and some disks never answer."""
     heard_out_s: float = 3_600.0
@@ -269,6 +289,20 @@ class Limits:
     """Between pings; a client that shows no sign of life for one such time is cut off."""
     websocket_close_s: float = 2.0
     """After our goodbye, for a WebSocket client to hang up by itself."""
+
+    # Joining a shared daemon
+    preface_s: float = 10.0
+    """For a daemon to answer a preface, which takes a millisecond: one that was stopped never does."""
+    join_s: float = 30.0
+    """For all tries of `--connect` together: a daemon may be ending just then, and another one starting."""
+    daemon_start_s: float = 15.0
+    """From a daemon's start until it listens: half a second is usual, also for who waits for another's start."""
+    idle_exit_s: float = 1_800.0
+    """With nothing to do, after which a daemon ends that `--connect auto` has started: editors restart."""
+    daemon_answer_s: float = 5.0
+    """For a daemon to answer what `zotd daemon` asks of it."""
+    log_looks_s: float = 0.25
+    """Between two looks of `zotd daemon logs -f` at what was written."""
 
     # Print mode
     stdin_s: float = 1.0

@@ -7,12 +7,10 @@ holds for those below it of which nothing was said. Where nothing was said, noth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zotd.base.files import BadFile, read_bytes, stage
+from zotd.base.files import BadFile, alone, read_bytes, stage
 from zotd.base.limits import Limits
 
 TRUSTED = "trusted.json"
@@ -44,7 +42,7 @@ def trust(zot_home: Path, folder: Path, trusted: bool) -> Path:
     """
     real = Path(os.path.realpath(folder))
     zot_home.mkdir(parents=True, exist_ok=True)
-    with _alone(zot_home / f"{TRUSTED}.lock"):
+    with alone(zot_home / f"{TRUSTED}.lock", Limits().permissions_lock_s):
         content = _read(zot_home / TRUSTED)
         content[FOLDERS] = {**content.get(FOLDERS, {}), str(real): trusted}
         _write(zot_home / TRUSTED, content)
@@ -85,16 +83,3 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     if len(data) > TRUST_BYTES:
         raise BadFile(path, f"would have more than {TRUST_BYTES} bytes: remove folders that are gone")
     stage(Path(os.path.realpath(path)), data, synced=True).commit()
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Two that remember something at once must not lose what the other said."""
-    import fcntl
-
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -60,12 +60,8 @@ class FileTool(TypedTool[ArgumentsT]):
         self._off_loop_bytes = off_loop_bytes
 
     def locate(self, path: str) -> Path:
-        """Where `path` is: `~` is the session's home, the rest is relative to its folder."""
-        if not path or "\0" in path:
-            raise ToolFailed(f"$.path: {path!r} is no path")
-        if path == "~" or path.startswith("~/"):
-            return Path(self._home + path[1:])
-        return self._cwd / Path(path).expanduser()
+        """Where `path` is: see `located`."""
+        return located(path, self._cwd, self._home)
 
     async def on_file(self, path: Path, size: int, work: Callable[..., T], *parts: Any) -> T:
         """`work(*parts)`, in a thread when `size` bytes would hold the loop. OSError becomes ToolFailed."""
@@ -75,6 +71,21 @@ class FileTool(TypedTool[ArgumentsT]):
             return await asyncio.to_thread(work, *parts)
         except OSError as error:
             raise ToolFailed(why_not(path, error)) from error
+
+
+def located(path: str, cwd: Path, home: str) -> Path:
+    """Where a tool's `path` is: `~` is the session's home, the rest is relative to its folder.
+
+    Raises ToolFailed.
+    """
+    if not path or "\0" in path:
+        raise ToolFailed(f"$.path: {path!r} is no path")
+    if path == "~" or path.startswith("~/"):
+        return Path(home + path[1:])
+    try:
+        return cwd / Path(path).expanduser()
+    except RuntimeError:
+        raise ToolFailed(f"$.path: {path!r} is no path: there is no such user") from None
 
 
 def size_of(path: Path) -> int:
