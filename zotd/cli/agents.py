@@ -36,13 +36,31 @@ class Agents:
             self._sessions = Sessions(self._limits, self._tasks, providers)
         return self._sessions
 
+    # Work of a daemon
+
+    @property
+    def busy(self) -> bool:
+        return self._sessions is not None and self._sessions.busy
+
+    def drain(self) -> None:
+        self.sessions.drain()
+
+    async def settled(self) -> None:
+        if self._sessions is not None:
+            await self._sessions.settled()
+
     async def close(self) -> None:
         if self._sessions is not None:
             await self._sessions.close_all()
 
 
-def on_signals(callback: Callable[[], None]) -> None:
-    """SIGTERM, SIGINT and SIGHUP call `callback` on the running loop."""
+def on_signals(callback: Callable[[], None], *, ignored: bool = False) -> None:
+    """SIGTERM, SIGINT and SIGHUP call `callback` on the running loop.
+
+    ignored: whether SIGHUP does nothing: a daemon outlives the terminal it was started from.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, callback)
+    if ignored:
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)

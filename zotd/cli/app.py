@@ -19,6 +19,14 @@ from zotd.daemon.spec import TOKEN_VARIABLES, SessionSpec
 
 def run(flags: Flags) -> int:
     """Do what the flags say. Returns the exit code."""
+    supervisor = None
+    if flags.mode == "rpc":
+        from zotd.daemon.supervisor import Supervisor
+
+        try:
+            supervisor = Supervisor(os.environ)
+        except OSError as wrong:
+            return _complain(str(wrong), 2)
     environ = dict(os.environ)
     tokens = [environ.pop(name) for name in TOKEN_VARIABLES if name in environ]
     try:
@@ -39,10 +47,11 @@ def run(flags: Flags) -> int:
             spec = going_on(spec, flags.session, limits)
         except NotThere as wrong:
             return _complain(str(wrong), 2)
-    if flags.mode == "rpc":
+    if supervisor is not None:
         from zotd.cli.serve import serve
 
-        return drive(serve(flags, spec, limits, next(filter(None, tokens), "")), limits, fast=True)
+        token = next(filter(None, tokens), "")
+        return drive(serve(flags, spec, limits, token, supervisor), limits, fast=True)
     from zotd.cli.oneshot import oneshot
 
     return drive(oneshot(flags, spec, limits), limits)

@@ -71,6 +71,7 @@ class Flags(argparse.Namespace):
     listen: tuple[str, ...] = ()
     connect: str = ""
     idle_timeout: float = 0.0
+    daemon: bool = False
     approval: str = ""
     timeout: float = 0.0
     max_steps: int = 0
@@ -152,8 +153,8 @@ def _settled(known: argparse.Namespace) -> Flags:
         raise UsageError("--connect: expected auto or the path of a socket, got nothing")
     if known.connect and known.listen:
         raise UsageError("--connect and --listen: one joins a daemon, the other is one; give one of them")
-    if known.idle_timeout and not known.listen:
-        raise UsageError("--idle-timeout goes with --listen and zotd daemon")
+    if known.idle_timeout and mode != "rpc":
+        raise UsageError("--idle-timeout goes with rpc --listen and zotd daemon run")
     if known.no_yolo and known.approval not in (None, "ask"):
         raise UsageError(f"--no-yolo asks, --approval {known.approval} does not: give one of them")
     return Flags(

@@ -56,6 +56,19 @@ def _run(argv: list[str]) -> int:
         from zotd.cli.trust import main as trust
 
         return trust(argv[1:])
+    if argv[:2] == ["daemon", "run"]:
+        from zotd.cli.run_daemon import run as run_daemon
+
+        return run_daemon(argv[2:])
+    if argv[:1] == ["daemon"]:
+        from zotd.cli.daemon import main as daemon
+
+        return daemon(argv[1:])
+    if "--connect" in argv:
+        from zotd.cli.connect import quick
+
+        if (code := quick(argv)) is not None:
+            return code
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         # Nothing is to be cleaned up until a run has a handler of its own.
         _signal.signal(_signal.SIGINT, _leave)
@@ -69,6 +82,10 @@ def _run(argv: list[str]) -> int:
     if flags.help_text:
         sys.stdout.write(flags.help_text)
         return 0
+    if flags.connect and flags.mode == "rpc":
+        from zotd.cli.connect import forward
+
+        return forward(flags)
     from zotd.cli.app import run
 
     return run(flags)

@@ -3,71 +3,80 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zotd.base.limits import Limits
-from zotd.base.paths import absolute
+from zotd.base.paths import absolute, daemon_socket
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.desk import Desk
 from zotd.cli.flags import Flags
 from zotd.daemon.connection import Connection, Frames, Outlet
-from zotd.daemon.server import SocketInUse, listen_unix, serve_stdio
+from zotd.daemon.life import Life, leave_after
+from zotd.daemon.server import serve_stdio
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.streams import SocketClient
+from zotd.daemon.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from zotd.protocol.daemon_methods import Transport
+    from socket import socket
+
+    from zotd.daemon.door import Door
+    from zotd.daemon.place import Place
 
 
-async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> int:
-    """Serve until the client has left (stdio) or a signal (sockets). Returns the exit code."""
+async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, supervisor: Supervisor) -> int:
+    """Serve until the client has left (stdio) or the end is asked for (sockets). Returns the exit code."""
+    on_sockets = bool(flags.daemon or flags.listen or supervisor.inherited)
     async with Independent() as tasks:
         agents = Agents(flags, limits, tasks)
-        server = Server(agents, spec, limits, token, tasks, private=not flags.listen)
-        on_signals(server.stop)
+        server = Server(agents, spec, limits, token, tasks, supervisor, private=not on_sockets)
+        on_signals(server.stop, ignored=flags.daemon)
         try:
-            code = await (server.sockets(flags.listen) if flags.listen else server.stdio())
+            code = await (server.sockets(flags) if on_sockets else server.stdio())
         finally:
             await agents.close()
             await tasks.end(limits.threads_end_s)  # what waits for a disk would hold up the end
     return code
 
 
-class Server:
+class Server(Life):
     """The ways in, and the end of it all.
 
     private: there is one client, and all that it started ends with it.
     """
 
     def __init__(
-        self, agents: Agents, spec: SessionSpec, limits: Limits, token: str, tasks: Tasks, *, private: bool
+        self,
+        agents: Agents,
+        spec: SessionSpec,
+        limits: Limits,
+        token: str,
+        tasks: Tasks,
+        supervisor: Supervisor,
+        *,
+        private: bool,
     ) -> None:
+        super().__init__(agents, limits, tasks, spec.home, supervisor)
         self.agents = agents
         self.spec = spec
         self.token = token
-        self.tasks = tasks
         self.private = private
-        self.started, self.running_since = time.time(), time.monotonic()
-        self.home = spec.home
-        self.listening: list[str] = []
-        self.idle_exit_s: float | None = None
-        self.draining = False
-        self.connections: dict[Connection, Transport] = {}
-        self._limits = limits
         self._ended = asyncio.Event()
-        self._stopping = asyncio.Event()
-        self._code = 0
+        self._doors: list[Door] = []
+        self._places: list[Place] = []
+        self._websockets: list[asyncio.AbstractServer] = []
 
     # Ways in
 
     async def stdio(self) -> int:
         """One client. At EOF what was accepted is finished; when the client's end breaks, it is aborted."""
         connection = await serve_stdio(self._limits, self._connect, self.stop)
-        stopped = self.tasks.create_task(self._stopping.wait())
+        stopped = self.tasks.create_task(self.stopping.wait())
         drained = self.tasks.create_task(self._finish(connection))
         await asyncio.wait([stopped, drained], return_when=asyncio.FIRST_COMPLETED)
         drained.cancel()
@@ -76,33 +85,70 @@ class Server:
             await connection.front.closed()
         connection.close()
         with suppress(TimeoutError):  # who was told to stop waits less for a reader that has stopped reading
-            async with asyncio.timeout(self._limits.private_exit_s if self._stopping.is_set() else None):
+            async with asyncio.timeout(self._limits.private_exit_s if self.stopping.is_set() else None):
                 await connection.outlet.ended()
-        return self._code
+        return self.code
 
-    async def sockets(self, addresses: tuple[str, ...]) -> int:
-        """Any number of clients, until a signal."""
-        paths: list[Path] = []
-        servers: list[asyncio.AbstractServer] = []
+    async def sockets(self, flags: Flags) -> int:
+        """Any number of clients, until the end is asked for."""
+        from zotd.daemon.place import SocketInUse
+
         try:
-            for address in addresses:
-                if address.startswith("ws://"):
-                    servers.append(await self._listen_for_websockets(address))
-                else:
-                    path = absolute(address.removeprefix("unix:"), "unix path")
-                    servers.append(await listen_unix(path, self._limits, self._connect, self._gone))
-                    paths.append(path)
-                    self.listening.append(f"unix:{path}")
-            await self._stopping.wait()
+            await self._open(flags)
         except (SocketInUse, OSError) as problem:
-            sys.stderr.write(f"zotd: --listen: {problem}\n")
+            sys.stderr.write(f"zotd: cannot listen: {problem}\n")
+            self.closed()
             return 2
-        finally:
-            for server in servers:
-                server.close()
-            for path in paths:
-                path.unlink(missing_ok=True)
-        return self._code
+        from zotd.daemon.installation import Installation
+
+        installation = Installation() if flags.daemon else None
+        self.serving(flags.idle_timeout, installation.changed if installation else lambda: False)
+        await self.stopping.wait()
+        leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
+        self.closed()
+        return self.code
+
+    async def _open(self, flags: Flags) -> None:
+        """Listen where the service manager does, or at the user's own place; and where flags say."""
+        for inherited in self.supervisor.inherited:
+            self._listen(inherited, os.fsdecode(inherited.getsockname()))
+        if flags.daemon and not self.supervisor.inherited:
+            from zotd.daemon.place import private_directory
+
+            path = daemon_socket(self.spec.environ, self.home)
+            private_directory(path.parent)
+            self._take(path, pid_file=True)
+        for address in flags.listen:
+            if address.startswith("ws://"):
+                self._websockets.append(await self._listen_for_websockets(address))
+            else:
+                self._take(absolute(address.removeprefix("unix:"), "unix path"))
+
+    def _take(self, path: Path, *, pid_file: bool = False) -> None:
+        from zotd.daemon.place import Place
+
+        place = Place(path, self._limits.backlog, pid_file=pid_file)
+        self._places.append(place)
+        self._listen(place.socket, str(path))
+
+    def _listen(self, listening: socket, path: str) -> None:
+        from zotd.daemon.door import Door
+
+        self._doors.append(Door(listening, self._limits, self.tasks, self._client))
+        self.listening.append(f"unix:{path}")
+
+    def _client(self) -> asyncio.Protocol:
+        return SocketClient(self._limits, self._connect, self._gone)
+
+    def closed(self) -> None:
+        """As `Life`. A socket that was inherited stays the service manager's: it is not accepted from."""
+        for place in self._places:
+            place.leave()
+        for door in self._doors:
+            door.close(let_in=self.draining and not self.supervisor.inherited)
+        for server in self._websockets:
+            server.close()
+        self.listening.clear()
 
     async def _listen_for_websockets(self, address: str) -> asyncio.AbstractServer:
         from zotd.daemon.websocket import listen_websocket
@@ -116,26 +162,6 @@ class Server:
         sys.stderr.write(f"zotd: listening on {chosen}\n")
         return server
 
-    def stop(self, code: int = 0) -> None:
-        """End the process, with an exit code."""
-        self._code = self._code or code
-        self._stopping.set()
-
-    def drain(self) -> None:
-        """Take no new turns, and end the process once those that run or wait are done."""
-        if self.draining:
-            return
-        self.draining = True
-        if self.private:
-            self._ended.set()
-        else:
-            self.tasks.create_task(self._drained(), name="drain")
-
-    async def _drained(self) -> None:
-        for session in self.agents.sessions.all():
-            await session.settled()
-        self.stop()
-
     def input_over(self, connection: Connection) -> None:
         """A client has said its last word: it is heard out, and then its connection ends."""
         if self.private:
@@ -145,6 +171,7 @@ class Server:
 
     def _connect(self, outlet: Outlet, frames: Frames | None) -> Connection:
         # Frames that are known from the start are those of a WebSocket.
+        self.arrived()
         connection = Connection(outlet, self._limits, Desk(self, guarded=frames is not None), frames)
         self.connections[connection] = "stdio" if self.private else "unix" if frames is None else "websocket"
         return connection

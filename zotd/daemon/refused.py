@@ -36,3 +36,9 @@ class Refused(Exception):
             **({"path": self.path} if self.path else {}),
             **({"paths": [*paths]} if paths else {}),
         }
+
+
+def drained() -> Refused:
+    """The answer of a daemon that finishes what it has."""
+    hint = "connect again: the next daemon has your saved sessions"
+    return Refused("this daemon ends and takes nothing new", kind="draining", hint=hint)

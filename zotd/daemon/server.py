@@ -1,4 +1,4 @@
-"""Owns where clients come from: standard input and output, and Unix sockets."""
+"""Owns the one client on standard input and output."""
 
 from __future__ import annotations
 
@@ -9,49 +9,10 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from zotd.base.limits import Limits
 from zotd.daemon.connection import Connection
 from zotd.daemon.streams import Connect, FileOutlet, SocketClient, StreamOutlet
-
-
-class SocketInUse(Exception):
-    """Another process answers on the socket."""
-
-
-_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
-"""What fits into the kernel's address of a Unix socket; no setting of ours could change it."""
-
-
-async def listen_unix(
-    path: Path, limits: Limits, connect: Connect, gone: Callable[[Connection], None]
-) -> asyncio.AbstractServer:
-    """Accept clients on a Unix socket, mode 0600. A stale socket is replaced, a live one never.
-
-    Raises SocketInUse, or OSError where the path is too long, something else is there, its directory is
-    missing or cannot be written.
-    """
-    if (size := len(os.fsencode(path))) > _SOCKET_PATH_BYTES:
-        raise OSError(f"{path}: {size} bytes are too long for a socket's path; at most {_SOCKET_PATH_BYTES}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no directory {path.parent}; make it first")
-    if os.path.lexists(path) and not path.is_socket():
-        raise FileExistsError(f"{path}: exists and is not a socket; choose another path")
-    if path.is_socket():
-        try:
-            _, writer = await asyncio.open_unix_connection(path)
-        except OSError:
-            path.unlink(missing_ok=True)
-        else:
-            writer.close()
-            raise SocketInUse(f"{path}: another program is listening there; stop it or choose another path")
-    loop = asyncio.get_running_loop()
-    before = os.umask(0o177)
-    try:
-        return await loop.create_unix_server(lambda: SocketClient(limits, connect, gone), str(path))
-    finally:
-        os.umask(before)
 
 
 class _StdinReader(asyncio.Protocol):

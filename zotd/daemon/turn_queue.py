@@ -13,7 +13,7 @@ from zotd.agent.loop import Loop, Outcome
 from zotd.base.limits import Limits
 from zotd.base.soon import Seldom
 from zotd.base.tasks import Watched
-from zotd.daemon.refused import Refused
+from zotd.daemon.refused import Refused, drained
 from zotd.daemon.turns import Accepted, State, Turn, check_room
 from zotd.protocol.content import Block
 from zotd.protocol.events import Done, Event, QueueChanged
@@ -37,6 +37,7 @@ class TurnQueue:
         """loop: tells of turns that were aborted before they began. work: what runs a turn."""
         self.active: Turn | None = None
         self.closed = False
+        self.draining = False
         self.waiting: deque[Turn] = deque()
         self._steering: deque[Turn] = deque()
         self._merged: list[Turn] = []
@@ -60,11 +61,13 @@ class TurnQueue:
     def make(self, content: list[Block], client: str, started: Callable[[], None] = lambda: None) -> Turn:
         """A turn that can be waited for, and neither runs nor waits yet.
 
-        All work for a session begins here: one that closes raises Refused.
+        All work for a session begins here: one that closes raises Refused, and so does a daemon that drains.
         """
         if self.closed:
             hint = "session/attach opens one that is saved"
             raise Refused("the session was closed meanwhile", kind="session_not_found", hint=hint)
+        if self.draining:
+            raise drained()
         loop = asyncio.get_running_loop()
         turn = Turn(uuid.uuid4().hex, content, client, started, loop.create_future(), loop.create_future())
         self._known[turn.id] = turn.finished

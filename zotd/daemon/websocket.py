@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from zotd.base.limits import Limits
 from zotd.daemon.connection import Connection
-from zotd.daemon.server import SocketInUse
+from zotd.daemon.place import SocketInUse
 from zotd.daemon.streams import Connect, SocketClient
 from zotd.wire.websocket import WebSocket
 
