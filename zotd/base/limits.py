@@ -304,6 +304,28 @@ class Limits:
     log_looks_s: float = 0.25
     """Between two looks of `zotd daemon logs -f` at what was written."""
 
+    # Looking for what is wrong
+    check_s: float = 5.0
+    """One check of `zotd doctor`; all run at once, so that a disk or daemon that hangs costs this once."""
+    check_answer_s: float = 2.0
+    """For a daemon that `zotd doctor` asks, and for a program that it starts."""
+    checked_sessions: int = 1_000
+    """Saved sessions that it reads, the newest ones: damage that matters is in what is used."""
+    free_bytes: int = 100 * MIB
+    """Of a disk: with less left it warns that sessions will soon not be saved."""
+    free_descriptors: int = 1_024
+    """Open files that a process should be allowed; an extension takes five, a client one."""
+    config_shown_bytes: int = MIB
+    """Of one configuration file, put into a support bundle."""
+
     # Print mode
+    joined_answer_s: float = 30.0
+    """A run in a shared daemon: from meeting it to its session, whose file may be large."""
+    joined_stop_s: float = 5.0
+    """The same: from an interruption to the end of the turn."""
+    joined_line_bytes: int = 64 * MIB
+    """The same: the longest line that is read; the daemon's own frames are shorter."""
+    joined_held_bytes: int = 64 * MIB
+    """The same: events that wait for a slow reader of standard output before the daemon has to hold them."""
     stdin_s: float = 1.0
     """For piped standard input to end when a prompt is given too."""
