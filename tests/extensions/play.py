@@ -136,7 +136,7 @@ async def play(
         )
         if attached:
             session.attach(viewer)
-        session.connect(host)
+        session.connect(host, host.hooks)
         session.loading = tasks.create_task(host.start())
         if loaded:
             await session.loading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -15,7 +15,7 @@ from zotd.base.log import log
 from zotd.protocol.approval_methods import ApprovalAnswer, ApprovalRequest, Decision
 from zotd.protocol.content import ToolCall, ToolCallInfo
 from zotd.protocol.events import ApprovalRequested, ApprovalResolved, ExtNotify
-from zotd.protocol.session import Approval
+from zotd.protocol.session import Approval, Preview
 
 if TYPE_CHECKING:
     from zotd.daemon.audience import Client
@@ -91,9 +91,10 @@ class Approvals:
         self._count = 0
 
     async def ask(
-        self, call: ToolCall, original: ToolCall | None
+        self, call: ToolCall, original: ToolCall | None, preview: Callable[[], Awaitable[Preview]]
     ) -> tuple[ApprovalAnswer | None, Denied | None]:
         """Put a call to everybody who can answer, and wait. original: the model's call, where it was changed.
+        preview: looks what the call would do.
 
         The answer, None where nobody gave one, and the denial that the model gets, None where it may run.
         Cancelling the task that awaits this takes the question back.
@@ -101,9 +102,7 @@ class Approvals:
         if self._over or (self._headless and not any(client.approver for client in self._session.clients)):
             end = _End("deny", "no client", _NOBODY)
             return None, self._denial(end)
-        from zotd.daemon.preview import preview_of
-
-        preview = await preview_of(call, self._session.cwd, self._session.limits)
+        shown = await preview()
         if self.policy == "auto":  # since the preview was begun
             return None, None
         self._count += 1
@@ -111,7 +110,7 @@ class Approvals:
             session_id=self._session.id,
             approval_id=f"approval_{self._count}",
             tool_call=ToolCallInfo(id=call.id, name=call.name, args=call.args),
-            preview=preview,
+            preview=shown,
             original_args=original.args if original is not None else None,
         )
         end = await self._answered(request)

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import to_builtins
 
 from zotd.agent.loop import Loop, Model, Outcome
-from zotd.agent.ports import Tool
+from zotd.agent.ports import Hooks, Tool
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
@@ -122,7 +122,7 @@ class Session:
         elif (active := self.turns.active) is not None and name != "queue" and not name.startswith("ext_"):
             wire.setdefault("turn_id", active.id)
         whose: str | None = wire.get("turn_id")
-        published = Published(name, self.next_seq, encode_to_keep(wire), whose or "")
+        published = Published(name, self.next_seq, encode_to_keep(wire), whose or "", self.id)
         self.next_seq += 1
         self.view.fold(event, time, whose)
         self.audience.show(published)
@@ -154,10 +154,12 @@ class Session:
         self.audience.detach(client)
         self.approvals.left(client)
 
-    def connect(self, host: ExtensionHost) -> None:
-        """These are its extensions: from now on they observe it and have their say."""
+    def connect(self, host: ExtensionHost, hooks: Hooks) -> None:
+        """These are its extensions: from now on they observe it and have their say. hooks: theirs, and what
+        else has a say.
+        """
         self.host = host
-        self._loop.hooks = host.hooks
+        self._loop.hooks = hooks
 
     async def load(self) -> None:
         """Say what there is to say of its beginning, and start its extensions; wait for them as long as

@@ -18,6 +18,7 @@ from zotd.daemon.audience import Client, End
 from zotd.daemon.beginning import Beginning, begin, continued
 from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.configured import configured
+from zotd.daemon.gate import Gate
 from zotd.daemon.opened import Opened, selected
 from zotd.daemon.refused import Refused, drained
 from zotd.daemon.reopening import Reopening, is_in
@@ -38,6 +39,7 @@ from zotd.tools.changes import Changes
 from zotd.tools.skill import SkillTool
 
 if TYPE_CHECKING:
+    from zotd.daemon.permission_file import PermissionFile
     from zotd.extensions.shared import SharedExtensions
     from zotd.project.themes import Themes
 
@@ -55,6 +57,7 @@ class Sessions:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._open: dict[str, Opened] = {}
         self._stores: dict[Path, SessionStore] = {}
+        self._permissions: dict[Path, PermissionFile] = {}
         self._replay = Budget(limits.replay_bytes_of_all)
         self._memory = GiveBack(limits.give_back_s, lambda: self.busy)
         self.saved = Reopening(self, tasks)
@@ -156,8 +159,21 @@ class Sessions:
             tasks=session.tasks,
             shared=self._sharing,
         )
-        session.connect(host)
+        gate = Gate(
+            host.hooks,
+            session,
+            home=spec.environ.get("HOME", ""),
+            user_home=str(spec.user_home),
+            permissions=partial(self._permissions_of, spec.home),
+        )
+        session.connect(host, gate)
         session.loading = session.tasks.create_task(session.load(), name="start of extensions")
+
+    def _permissions_of(self, home: Path) -> PermissionFile:
+        """The user's rules, which all sessions of a home share."""
+        from zotd.daemon.permission_file import PermissionFile
+
+        return self._permissions.setdefault(home, PermissionFile(home, self._limits))
 
     def _sharing(self) -> SharedExtensions:
         """The processes that sessions share, once one asks for such a thing."""
