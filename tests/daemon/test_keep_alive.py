@@ -42,6 +42,8 @@ class Echo:
 class House:
     """Where connections come in. `gone` is set at the end of each."""
 
+    draining = False
+
     def __init__(self) -> None:
         self.connections: list[Connection] = []
         self.gone = asyncio.Event()

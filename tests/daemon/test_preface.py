@@ -231,3 +231,39 @@ def test_what_cannot_be_read_has_a_hint_from_the_first_frame_on(machine: Machine
     for line in (b"nonsense\n", b'{"a":1}\n'):
         client.write(line)
         assert client.raw()["error"]["data"]["hint"]
+
+
+def test_the_home_of_the_caller_must_be_that_of_the_daemon(machine: Machine) -> None:
+    _, path = machine.listen()
+    link = machine.root / "link"
+    link.symlink_to(machine.home)
+    for home in (machine.home, link):
+        client = machine.connect(path)
+        client.write(preface(home=str(home)))
+        accepted(client)
+    stranger = machine.connect(path)
+    stranger.write(preface(home=str(machine.root / "other")))
+    error = stranger.raw()["error"]
+    assert str(machine.home) in error["message"]
+    assert str(machine.root / "other") in error["message"]
+    assert error["data"]["path"] == "$.home"
+    assert "ZOT_HOME=" in error["data"]["hint"]
+    assert stranger.raw() is None
+
+
+def test_a_mode_that_nobody_has_is_refused_by_its_path(machine: Machine) -> None:
+    _, path = machine.listen()
+    client = machine.connect(path)
+    client.write(preface(mode="chat"))
+    assert client.raw()["error"]["data"]["path"] == "$.mode"
+
+
+def test_a_run_of_the_command_line_is_saved_unless_it_says_otherwise(machine: Machine) -> None:
+    _, path = machine.listen()
+    for flags, ephemeral in (({}, False), ({"no_session": True}, True)):
+        client = machine.connect(path)
+        client.write(preface(mode="print", cwd=str(machine.cwd), flags={"provider": "scripted", **flags}))
+        accepted(client)
+        client.greet()
+        session = client.call("session/new", cwd=str(machine.cwd))["session"]
+        assert session["ephemeral"] is ephemeral

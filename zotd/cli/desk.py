@@ -59,6 +59,10 @@ class Desk:
         """Whether the process has no other client: it ends with this one."""
         return self._house.private
 
+    @property
+    def draining(self) -> bool:
+        return self._house.draining
+
     # Reception of a connection
 
     def front(self, dialect: str, connection: Connection) -> Front:

@@ -45,7 +45,7 @@ class Reception(Protocol):
     """What the process does for one connection.
 
     front: makes the front end for a dialect, "zot" or "jsonrpc".
-    tasks: own what goes on meanwhile.
+    tasks: own what goes on meanwhile. draining: whether the process ends, and another one is to be asked.
     preface: takes what a client says ahead of everything; returns the dialect that it names or "". Raises
     BadPreface.
     turned_away: the client cannot be served, and was told why.
@@ -54,6 +54,8 @@ class Reception(Protocol):
 
     @property
     def tasks(self) -> Tasks: ...
+    @property
+    def draining(self) -> bool: ...
     def front(self, dialect: str, connection: Connection) -> Front: ...
     async def preface(self, value: dict[str, Any]) -> str: ...
     def turned_away(self, connection: Connection, message: str) -> None: ...
@@ -257,7 +259,8 @@ class Connection:
         if self._dropped:
             self._refuse_preface(value, _too_much(self.limits.frame_bytes))
             return
-        self._answer_preface({"zotd": PREFACE_VERSION, "version": __version__})
+        ending = {"draining": True} if self._reception.draining else {}
+        self._answer_preface({"zotd": PREFACE_VERSION, "version": __version__, **ending})
         if dialect:
             self.front = self._reception.front(dialect, self)
         held, self._held = self._held, []

@@ -45,6 +45,12 @@ def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec,
     if dialect not in ("", "zot", "jsonrpc"):
         raise _wrong("$.dialect", f"expected zot or jsonrpc, got {dialect!r:.40}")
     given: dict[str, Any] = {}
+    if (home := _of(value, "home", _text)) is not None:
+        _check_home(home, base.home)
+    if (mode := _of(value, "mode", _text)) not in (None, "rpc", "print", "json"):
+        raise _wrong("$.mode", f"expected rpc, print or json, got {mode!r:.40}")
+    if mode in ("print", "json"):  # a run of the command line: saved, and there is nobody who could be asked
+        given["headless"], given["ephemeral"] = True, False
     try:
         if (cwd := _of(value, "cwd", _text)) is not None:
             given["cwd"] = directory(cwd)
@@ -56,6 +62,15 @@ def read_preface(value: dict[str, Any], base: SessionSpec) -> tuple[SessionSpec,
     if not isinstance(flags, dict | None):
         raise _expected("$.flags", "an object", flags)
     return with_flags(replace(base, **given), flags or {}), dialect
+
+
+def _check_home(theirs: str, ours: Path) -> None:
+    """A caller with another home would look for its sessions, keys and extensions in vain."""
+    if Path(theirs) == ours or Path(theirs).resolve() == ours.resolve():
+        return
+    message = f"$.home: this daemon's ZOT_HOME is {ours}, and not {theirs:.200}"
+    hint = f"set ZOT_HOME={ours}, or start another daemon, with a socket of its own (XDG_RUNTIME_DIR)"
+    raise BadPreface(INVALID_PARAMS, message, problem("invalid_params", hint, path="$.home"))
 
 
 def check_token(value: dict[str, Any], token: str) -> None:
