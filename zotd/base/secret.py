@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from typing import NoReturn
+from weakref import WeakValueDictionary
+
+_made: WeakValueDictionary[int, Secret] = WeakValueDictionary()
+"""Those that exist, for whoever has to keep their text out of what is written down."""
+
+
+def known() -> list[str]:
+    """The texts of all that exist in this process, in the order in which they were made."""
+    return [secret.reveal() for secret in list(_made.values())]
 
 
 class Secret:
     """A key or token. Only `reveal()` gives the text; everything that formats it shows `***`."""
 
-    __slots__ = ("_text",)
+    __slots__ = ("__weakref__", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        _made[id(self)] = self
 
     def reveal(self) -> str:
         """The text itself: for the header that carries it and nothing else."""
