@@ -296,7 +296,7 @@ class Limits:
     join_s: float = 30.0
     """For all tries of `--connect` together: a daemon may be ending just then, and another one starting."""
     daemon_start_s: float = 15.0
-    """From a daemon's start until it listens: half a second is usual, also for who waits for another's start."""
+    """From a daemon's start until it listens: half a second is usual; the same for who waits for another."""
     idle_exit_s: float = 1_800.0
     """With nothing to do, after which a daemon ends that `--connect auto` has started: editors restart."""
     daemon_answer_s: float = 5.0

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from zotd.base import places
+
 
 def zot_home(environ: Mapping[str, str] | None = None) -> Path:
     """The directory that holds extensions, logs, models and sessions; it may not exist yet.
@@ -31,14 +33,12 @@ def zot_home(environ: Mapping[str, str] | None = None) -> Path:
 
 def run_directory(environ: Mapping[str, str], home: Path) -> Path:
     """Where the user's daemon is met: `$XDG_RUNTIME_DIR/zotd`, elsewhere under its home. It may not exist."""
-    if runtime := environ.get("XDG_RUNTIME_DIR"):
-        return Path(runtime) / "zotd"
-    return home / "run"
+    return Path(places.run_directory(environ, str(home)))
 
 
 def daemon_socket(environ: Mapping[str, str], home: Path) -> Path:
     """The socket of the user's daemon."""
-    return run_directory(environ, home) / "zotd.sock"
+    return Path(places.daemon_socket(environ, str(home)))
 
 
 def daemon_log(home: Path) -> Path:

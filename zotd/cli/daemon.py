@@ -1,0 +1,184 @@
+"""Owns `zotd daemon`: starting, stopping and looking at the daemon that all front ends of a user share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zotd.base.limits import Limits
+from zotd.base.paths import daemon_log, zot_home
+from zotd.base.places import daemon_socket
+from zotd.cli.console import complain, put, put_json, unbroken
+from zotd.cli.daemon_call import Line, NotDone, Silent
+from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.rendezvous import Absent, Gone, NoDaemon
+from zotd.cli.starting import start_daemon
+
+_NONE_RUNS = 3
+_UNKNOWN = 4
+"""Exit codes of `status`, as service scripts have them."""
+_ABOUT = """\
+The daemon that the editors and shells of a user share. `zotd rpc --connect auto` starts it when it is needed;
+these commands start, stop and look at it by hand.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command in `argv` (after `daemon`). Returns the exit code: 1 for what failed, 2 for usage."""
+    parser, commands = _parsers()
+    if not argv or "--help" in argv or "-h" in argv:
+        put(commands.get(argv[0] if argv else "", parser).format_help())
+        return 0
+    try:
+        known = parser.parse_args(argv)
+        errand = _Errand(known)
+    except (UsageError, argparse.ArgumentError, OSError) as wrong:
+        complain(f"daemon: {wrong}")
+        return 2
+    try:
+        return unbroken(lambda: known.run(errand))
+    except (NoDaemon, Gone, NotDone, Silent, ConnectionError) as failure:
+        complain(str(failure))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Errand:
+    """What every command works with."""
+
+    def __init__(self, known: argparse.Namespace) -> None:
+        self.known = known
+        self.limits = Limits()
+        self.home = str(zot_home().absolute())
+        self.path = daemon_socket(os.environ, self.home)
+
+    def line(self) -> Line:
+        return Line(os.environ, self.home, self.limits)
+
+    def status(self) -> dict[str, Any]:
+        with self.line() as line:
+            told: dict[str, Any] = line.ask("daemon/status")
+            return told
+
+
+def _start(errand: _Errand) -> int:
+    started = start_daemon(
+        errand.path, os.environ, errand.home, errand.limits, idle_s=errand.known.idle_timeout
+    )
+    status = errand.status()
+    was = "started" if started else "runs already"
+    put(f"{was}: process {status['pid']}, socket {errand.path}\n")
+    return 0
+
+
+def _stop(errand: _Errand) -> int:
+    from zotd.cli.stopping import stop
+
+    pid = stop(errand.line, errand.limits, drain=errand.known.drain)
+    put(f"stopped: process {pid}\n" if pid else "no daemon runs\n")
+    return 0
+
+
+def _restart(errand: _Errand) -> int:
+    _stop(errand)
+    return _start(errand)
+
+
+def _status(errand: _Errand) -> int:
+    try:
+        status = errand.status()
+    except Absent as none:
+        if errand.known.json:
+            put_json({"running": False, "socket": errand.path})
+        else:
+            put(f"no daemon runs ({none})\n")
+        return _NONE_RUNS
+    except (Silent, Gone, NoDaemon, ConnectionError) as unknown:
+        complain(str(unknown))
+        return _UNKNOWN
+    if errand.known.json:
+        put_json(status)
+    else:
+        from zotd.cli.daemon_status import text_of
+
+        put(text_of(status))
+    return 0
+
+
+def _logs(errand: _Errand) -> int:
+    from zotd.cli.daemon_logs import show
+
+    path = daemon_log(Path(errand.home))
+    return show(path, errand.known.lines, follow=errand.known.follow, limits=errand.limits)
+
+
+def _parsers() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of all, and those of its commands by name."""
+    parser = _parser("zotd daemon", _ABOUT)
+    several = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    commands: dict[str, Parser] = {}
+
+    def command(name: str, what: str, run: Callable[[_Errand], int]) -> Parser:
+        added = several.add_parser(
+            name,
+            help=what,
+            description=what,
+            add_help=False,
+            allow_abbrev=False,
+            exit_on_error=False,
+            formatter_class=Lines,
+        )
+        added.set_defaults(run=run)
+        commands[name] = added
+        return added
+
+    idle = {
+        "type": _seconds,
+        "default": 0.0,
+        "metavar": "S",
+        "help": "end after S idle seconds; else it stays",
+    }
+    drain = "let turns that run and those that wait end first, for an hour at most"
+    command("start", "start it, unless it runs already", _start).add_argument("--idle-timeout", **idle)
+    command("stop", "end it: turns are aborted and saved", _stop).add_argument(
+        "--drain", action="store_true", help=drain
+    )
+    restart = command("restart", "stop it, then start it", _restart)
+    restart.add_argument("--drain", action="store_true", help=drain)
+    restart.add_argument("--idle-timeout", **idle)
+    command("status", "what it does and holds; exit code 3 when none runs", _status).add_argument(
+        "--json", action="store_true", help="print the result of daemon/status"
+    )
+    logs = command("logs", "print the end of its log", _logs)
+    logs.add_argument("-f", "--follow", action="store_true", help="and what is added, until interrupted")
+    logs.add_argument("-n", "--lines", type=_count, default=50, metavar="N", help="lines (50)")
+    # It is for service managers, and looks at what is handed down to it before all else.
+    several.add_parser("run", help="be the daemon, here in the foreground", add_help=False)
+    return parser, commands
+
+
+def _parser(prog: str, about: str) -> Parser:
+    return Parser(
+        prog=prog,
+        description=about,
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+        formatter_class=Lines,
+    )
+
+
+def _seconds(text: str) -> float:
+    from zotd.cli.flags import _seconds as read
+
+    return read(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number")
+    return int(text)

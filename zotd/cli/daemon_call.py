@@ -1,0 +1,102 @@
+"""Owns one question to a running daemon, asked and answered over its socket without any loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from zotd import __version__
+from zotd.base.limits import Limits
+from zotd.base.places import daemon_socket, run_directory
+from zotd.cli.rendezvous import check_place, dial, peer, silent
+from zotd.daemon.spec import TOKEN_VARIABLES
+
+
+class Silent(Exception):
+    """The daemon did not answer in time. pid: of who listens there, 0 where that is not known."""
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class NotDone(Exception):
+    """The daemon answered with an error; the message is its own, with what to do."""
+
+
+class Line:
+    """A connection to the user's daemon, for a few questions. Close it.
+
+    pid: of who began to listen there, which with socket activation is the service manager; 0 if unknown.
+    """
+
+    def __init__(self, environ: Mapping[str, str], home: str, limits: Limits) -> None:
+        """Raises Absent, Gone, NoDaemon of `rendezvous`, and Silent."""
+        self.path = daemon_socket(environ, home)
+        place = run_directory(environ, home)
+        if os.path.lexists(place):
+            check_place(place)
+        self._seconds = limits.daemon_answer_s
+        self._rest = b""
+        dialled = dial(self.path)
+        self.pid, _ = peer(dialled)
+        self._socket = socket.socket(fileno=dialled.detach())
+        self._socket.settimeout(self._seconds)
+        self._token = next((environ[name] for name in TOKEN_VARIABLES if environ.get(name)), "")
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, method: str, **params: Any) -> Any:
+        """The result of a method, after an introduction. Raises Silent, NotDone, ConnectionError."""
+        hello: dict[str, Any] = {
+            "protocol_version": 1,
+            "client": {"name": "zotd daemon", "version": __version__},
+        }
+        if self._token:
+            hello["token"] = self._token
+        try:
+            for number, (name, what) in enumerate((("initialize", hello), (method, params))):
+                message = {"jsonrpc": "2.0", "id": number, "method": name, "params": what}
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
+                answer = self._answer(number)
+        except TimeoutError:
+            raise Silent(silent(self.path, self.pid, self._seconds), self.pid) from None
+        return answer
+
+    def closed(self, seconds: float) -> bool:
+        """Whether the daemon hangs up within seconds."""
+        self._socket.settimeout(seconds)
+        with suppress(TimeoutError):
+            try:
+                while self._socket.recv(65536):
+                    pass
+            except ConnectionError:
+                pass
+            return True
+        return False
+
+    def _answer(self, number: int) -> Any:
+        """The result to the request of that number, events let pass."""
+        while True:
+            line, end, rest = self._rest.partition(b"\n")
+            if not end:
+                piece = self._socket.recv(65536)
+                if not piece:
+                    raise ConnectionResetError(f"{self.path}: the daemon hung up")
+                self._rest += piece
+                continue
+            self._rest = rest
+            said = json.loads(line)
+            if error := said.get("error"):
+                hint = error.get("data", {}).get("hint")
+                raise NotDone(f"{error.get('message')}{f'; {hint}' if hint else ''}")
+            if said.get("id") == number:
+                return said["result"]
