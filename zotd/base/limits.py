@@ -240,9 +240,14 @@ class Limits:
 
     # Connections
     client_queue_bytes: int = 8 * MIB
-    """Written but unread by one client before the turn waits for it."""
+    """Waiting for one client: beyond it events are merged, and if that is not enough, given up for a
+    `resync`."""
+    client_unsent_bytes: int = 256 * KIB
+    """Of that, handed to the system at once; the rest can still be merged."""
+    client_pause_s: float = 1.0
+    """How long a turn waits for its only client, if that reads nothing and can be sent a `resync`."""
     client_stall_s: float = 30.0
-    """How long a turn waits for a client that reads nothing before that client is cut off."""
+    """The same for one that cannot: a client of the zot dialect. And, at the end, for what was written."""
     notes_kept: int = 256
     """Notes of extensions that stand in one session; the oldest go first."""
     notes_bytes: int = 4 * MIB

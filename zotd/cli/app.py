@@ -44,7 +44,7 @@ def run(flags: Flags) -> int:
         from zotd.cli.which import NotThere, going_on
 
         try:
-            spec = going_on(spec, flags.session, limits)
+            spec = going_on(spec, flags.session, limits, joined=bool(flags.connect))
         except NotThere as wrong:
             return _complain(str(wrong), 2)
     if supervisor is not None:
@@ -54,7 +54,8 @@ def run(flags: Flags) -> int:
         return drive(serve(flags, spec, limits, token, supervisor), limits, fast=True)
     from zotd.cli.oneshot import oneshot
 
-    return drive(oneshot(flags, spec, limits), limits)
+    token = next(filter(None, tokens), "")
+    return drive(oneshot(flags, spec, limits, token), limits)
 
 
 def _misconfigured(spec: SessionSpec) -> str:
@@ -90,6 +91,7 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
         extensions=tuple(absolute(path, "--ext") for path in flags.extensions),
         discover_extensions=flags.discover_extensions,
         max_steps=flags.max_steps,
+        approval=flags.approval,
         ephemeral=flags.no_session or (flags.mode == "rpc" and not (flags.session or flags.latest)),
     )
 

@@ -6,9 +6,9 @@ import asyncio
 import os
 import select
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
@@ -36,11 +36,85 @@ from zotd.store.errors import StoreError
 
 if TYPE_CHECKING:
     from zotd.cli.answer_schema import AnswerSchema
-    from zotd.daemon.session import Session
+    from zotd.daemon.audience import Client
 
 
-async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
-    """Run one prompt to its end. Everything but the answer goes to standard error."""
+class NotBegun(Exception):
+    """There is nothing to run the prompt in; the message says why. code: what to exit with."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Conversation(Protocol):
+    """What a run needs of its session, be it in this process or in a daemon.
+
+    attach: a reporter gets every event from the first on.
+    turn: a prompt or command, to its end; `accepted` gets its id ahead of its events.
+    stop: ends what runs, and what is asked for later, as aborted.
+    finish: until all has ended that it made extensions do, bounded.
+    close: the session is over, unless others see it.
+    """
+
+    @property
+    def id(self) -> str: ...
+    def attach(self, reporter: Client) -> None: ...
+    async def turn(self, text: str, accepted: Callable[[str], object]) -> Outcome: ...
+    def stop(self) -> None: ...
+    async def finish(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Here:
+    """A session of this process."""
+
+    def __init__(self, agents: Agents, spec: SessionSpec) -> None:
+        """Raises NotBegun."""
+        try:
+            self._session = agents.sessions.open(replace(spec, headless=True))
+        except (BadChoice, NoCredentials, ProviderError, StoreError) as wrong:
+            from zotd.cli.which import told
+
+            code = CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE
+            raise NotBegun(told(wrong), code) from None
+        self._agents = agents
+        self._stopped = False
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    def attach(self, reporter: Client) -> None:
+        self._session.attach(reporter, since=0)
+
+    async def turn(self, text: str, accepted: Callable[[str], object]) -> Outcome:
+        taken = await self._session.submit(text)
+        accepted(taken.turn_id)
+        taken.begin()
+        if self._stopped:  # while the extensions loaded
+            self.stop()
+        outcome = await self._session.wait(taken.turn_id)
+        assert outcome is not None
+        return outcome
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._session.abort()
+        self._session.commands.cancel()
+
+    async def finish(self) -> None:
+        await self._session.finish()
+
+    async def close(self) -> None:
+        await self._agents.close()
+
+
+async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits, token: str = "") -> int:
+    """Run one prompt to its end. Everything but the answer goes to standard error.
+
+    token: of the daemon that runs it.
+    """
     started = time.monotonic()
     prompt = _prompt(flags.prompt, limits)
     if not prompt.strip():
@@ -50,32 +124,46 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits) -> int:
     except ValueError as wrong:
         return _complain(f"--output-schema {flags.output_schema}: {wrong}", USAGE)
     async with Independent() as tasks:
-        agents = Agents(flags, limits, tasks)
+        conversation: Conversation
         try:
-            session = agents.sessions.open(spec)
-        except (BadChoice, NoCredentials, ProviderError, StoreError) as wrong:
-            from zotd.cli.which import told
-
-            return _complain(told(wrong), CREDENTIALS if isinstance(wrong, NoCredentials) else USAGE)
-        run = Run(session, flags.timeout, schema)
+            if flags.connect:
+                conversation = await _joined(flags, spec, limits, token)
+            else:
+                conversation = Here(Agents(flags, limits, tasks), spec)
+        except NotBegun as why:
+            return _complain(str(why), why.code)
+        run = Run(conversation, flags.timeout, schema, limits)
         on_signals(run.interrupt)
         outlet = await open_stdout(_patient(limits), run.lose)
         reporter = JsonReporter(outlet) if flags.mode == "json" else TextReporter(outlet, run.turns)
-        session.attach(reporter, since=0)
+        conversation.attach(reporter)
         try:
             outcome = await run.prompt(prompt)
         finally:
-            await agents.close()
-        code = run.code(outcome)
-        reporter.result(outcome, session.id, code, started)
+            await conversation.close()
+        code = run.code(outcome, denied=reporter.denied)
+        reporter.result(outcome, conversation.id, code, started)
         outlet.close()
         await run.heard(outlet.ended())
-        return run.code(outcome)
+        return run.code(outcome, denied=reporter.denied)
+
+
+async def _joined(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> Conversation:
+    """A session of the daemon that the flags name. Raises NotBegun."""
+    from zotd.cli.remote import Joined, NotTaken, meet
+
+    try:
+        met, line = meet(flags, spec)
+        joined = Joined(met, line, token, limits, saved=not spec.ephemeral)
+        await joined.begin()
+    except NotTaken as why:
+        raise NotBegun(str(why), why.code) from None
+    return joined
 
 
 def _patient(limits: Limits) -> Limits:
     """A pager may read after hours: what ends the wait for it is a signal or --timeout."""
-    return replace(limits, client_queue_bytes=64 * KIB, client_stall_s=24 * 3600.0)
+    return replace(limits, client_unsent_bytes=64 * KIB, client_stall_s=24 * 3600.0)
 
 
 class Run:
@@ -84,9 +172,12 @@ class Run:
     turns: the ids of its turns; others are of extensions.
     """
 
-    def __init__(self, session: Session, timeout: float, schema: AnswerSchema | None) -> None:
+    def __init__(
+        self, conversation: Conversation, timeout: float, schema: AnswerSchema | None, limits: Limits
+    ) -> None:
         self.turns: set[str] = set()
-        self._session = session
+        self._conversation = conversation
+        self._limits = limits
         self._timeout = timeout
         self._schema = schema
         self._end = ANSWERED
@@ -121,12 +212,12 @@ class Run:
         reading, stopped = asyncio.ensure_future(ended), asyncio.ensure_future(self._stopped.wait())
         self._all_said = True
         await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait([reading], timeout=self._session.limits.last_words_s)
+        await asyncio.wait([reading], timeout=self._limits.last_words_s)
         reading.cancel()
         stopped.cancel()
 
-    def code(self, outcome: Outcome) -> int:
-        """The exit code; docs/cli.md lists them."""
+    def code(self, outcome: Outcome, *, denied: bool) -> int:
+        """The exit code; docs/cli.md lists them. denied: a call was not approved."""
         if self._end:
             return self._end
         if outcome.stop == "length" or outcome.kind.startswith("limit_"):
@@ -137,7 +228,9 @@ class Run:
             return CREDENTIALS
         if outcome.kind == "configuration":
             return USAGE
-        return FAILED if outcome.error or outcome.stop in ("error", "aborted") else ANSWERED
+        if outcome.error or outcome.stop in ("error", "aborted"):
+            return FAILED
+        return BLOCKED if denied else ANSWERED
 
     def _fault(self, outcome: Outcome) -> str | None:
         """Why an answer does not do; None too where there is no whole answer to judge."""
@@ -149,11 +242,12 @@ class Run:
             return str(wrong)
 
     async def _answer(self, text: str) -> Outcome:
-        outcome = await self._turn(text if self._schema is None else self._schema.ask(text))
+        asked = text if self._schema is None else self._schema.ask(text)
+        outcome = await self._conversation.turn(asked, self.turns.add)
         if self._schema is None or outcome.stop != "end_turn":
             return outcome
         if (fault := self._fault(outcome)) is not None:
-            outcome = await self._turn(self._schema.ask_again(fault))
+            outcome = await self._conversation.turn(self._schema.ask_again(fault), self.turns.add)
             fault = self._fault(outcome)
         if fault is not None:
             outcome.error, outcome.kind = f"the answer does not fit the schema: {fault}", "output_schema"
@@ -163,21 +257,11 @@ class Run:
 
     async def _settle(self) -> None:
         """Until no turn or command is left, or the run is to end at once."""
-        finishing = asyncio.ensure_future(self._session.finish())
+        finishing = asyncio.ensure_future(self._conversation.finish())
         stopped = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait([finishing, stopped], return_when=asyncio.FIRST_COMPLETED)
         finishing.cancel()
         stopped.cancel()
-
-    async def _turn(self, text: str) -> Outcome:
-        accepted = await self._session.submit(text)
-        self.turns.add(accepted.turn_id)
-        accepted.begin()
-        if self._end:  # interrupted while the extensions loaded
-            self._session.unqueue()
-        outcome = await self._session.wait(accepted.turn_id)
-        assert outcome is not None
-        return outcome
 
     def _time_out(self) -> None:
         self._stop(TIMED_OUT)
@@ -185,8 +269,7 @@ class Run:
     def _stop(self, code: int) -> None:
         self._end = self._end or code
         self._stopped.set()
-        self._session.abort()
-        self._session.commands.cancel()
+        self._conversation.stop()
 
 
 def _prompt(words: str, limits: Limits) -> str:

@@ -44,11 +44,13 @@ class NotThere(Exception):
     """The session that flags name cannot be had; the message says why, and what there is."""
 
 
-def going_on(spec: SessionSpec, word: str, limits: Limits) -> SessionSpec:
+def going_on(spec: SessionSpec, word: str, limits: Limits, *, joined: bool = False) -> SessionSpec:
     """The spec of a run that goes on with a session: the one that `word` names, else the folder's newest.
 
     Where nothing is saved there, a new session begins, and a note says so. Raises NotThere, also for a file
     that holds no session and for one that another process has open.
+
+    joined: whether a daemon runs it, which may have it open itself: so may others that see it there.
     """
     store = SessionStore(spec.home, limits)
     row = None
@@ -56,7 +58,8 @@ def going_on(spec: SessionSpec, word: str, limits: Limits) -> SessionSpec:
         path = file_of(store, word) if word else store.latest(spec.cwd)
         if path is not None and os.path.lexists(path) and not is_empty_file(path):
             row = store.row(path)
-            _check_lock(path)
+            if not joined:
+                _check_lock(path)
     except (StoreError, OSError) as wrong:
         raise NotThere(told(wrong)) from None
     if path is None:
