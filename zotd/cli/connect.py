@@ -150,6 +150,9 @@ class _Relay:
 
     def run(self) -> NoReturn:
         """Ends the process: a thread that waits for input cannot be told to end."""
+        _signal.signal(
+            _signal.SIGCHLD, _signal.SIG_IGN
+        )  # a daemon that this process has started leaves no zombie
         _thread.start_new_thread(self._send_all, ())
         try:
             self._show(self._early)

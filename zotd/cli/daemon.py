@@ -13,7 +13,7 @@ from zotd.base.paths import daemon_log, zot_home
 from zotd.base.places import daemon_socket
 from zotd.cli.console import complain, put, put_json, unbroken
 from zotd.cli.daemon_call import Line, NotDone, Silent
-from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.flags import Lines, Parser, UsageError, seconds
 from zotd.cli.rendezvous import Absent, Gone, NoDaemon
 from zotd.cli.starting import start_daemon
 
@@ -136,20 +136,18 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
         commands[name] = added
         return added
 
-    idle = {
-        "type": _seconds,
-        "default": 0.0,
-        "metavar": "S",
-        "help": "end after S idle seconds; else it stays",
-    }
+    def may_end(of: Parser) -> None:
+        about = "end after S idle seconds; else it stays"
+        of.add_argument("--idle-timeout", type=seconds, default=0.0, metavar="S", help=about)
+
     drain = "let turns that run and those that wait end first, for an hour at most"
-    command("start", "start it, unless it runs already", _start).add_argument("--idle-timeout", **idle)
+    may_end(command("start", "start it, unless it runs already", _start))
     command("stop", "end it: turns are aborted and saved", _stop).add_argument(
         "--drain", action="store_true", help=drain
     )
     restart = command("restart", "stop it, then start it", _restart)
     restart.add_argument("--drain", action="store_true", help=drain)
-    restart.add_argument("--idle-timeout", **idle)
+    may_end(restart)
     command("status", "what it does and holds; exit code 3 when none runs", _status).add_argument(
         "--json", action="store_true", help="print the result of daemon/status"
     )
@@ -170,12 +168,6 @@ def _parser(prog: str, about: str) -> Parser:
         exit_on_error=False,
         formatter_class=Lines,
     )
-
-
-def _seconds(text: str) -> float:
-    from zotd.cli.flags import _seconds as read
-
-    return read(text)
 
 
 def _count(text: str) -> int:

@@ -223,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
         help="unix:PATH or ws://127.0.0.1:PORT; repeatable",
     )
     add("--connect", metavar="auto|PATH", help="join the user's daemon (auto starts it), or that socket's")
-    add("--idle-timeout", type=_seconds, default=0.0, metavar="S", help="end after S idle seconds")
+    add("--idle-timeout", type=seconds, default=0.0, metavar="S", help="end after S idle seconds")
     add("--provider", default="", metavar="ID", help="scripted, local, ollama or openai-compatible")
     add("--model", default="", metavar="ID", help="of that provider, or a PATH.gguf to run here")
     add("--api-key", default="", metavar="KEY", help="better given by environment")
@@ -268,7 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-session", action="store_true", help="do not save the session")
     add("--approval", type=_approval, metavar="POLICY", help="of tool calls: auto, ask or rules")
     add("--no-yolo", action="store_true", help="same as --approval ask")
-    add("--timeout", type=_seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
+    add("--timeout", type=seconds, default=0.0, metavar="S", help="give up after S seconds (exit 124)")
     add("--max-steps", type=_count, default=0, metavar="N", help="model calls in one turn (exit 4)")
     add("--output-schema", default="", metavar="FILE", help="the answer must be JSON that fits this schema")
     add("--list-models", action="store_true", help="list models and exit")
@@ -285,7 +285,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     value = _number(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")

@@ -168,7 +168,7 @@ def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, id
             daemon.wait()
             raise NoDaemon(f"the daemon did not listen in time: {_last_words(log, before)}")
         time.sleep(_LOOK_AGAIN_S)
-    _let_go(daemon)
+    daemon.returncode = 0  # it is on its own from here: or Popen warns that it still runs
 
 
 def _spawned(environ: Mapping[str, str], home: str, idle_s: float, sink: int) -> Popen[bytes]:
@@ -199,14 +199,6 @@ def _passed_on(environ: Mapping[str, str], home: str) -> dict[str, str]:
         if name in _PASSED_ON or name.startswith(_PASSED_ON_BY_PREFIX)
     }
     return {**kept, "ZOT_HOME": home}
-
-
-def _let_go(daemon: Popen[bytes]) -> None:
-    """It is on its own from here; should it end before this process does, nobody need ask how."""
-    import signal
-
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    daemon.returncode = 0  # or Popen warns that it still runs
 
 
 def _ended(code: int) -> str:
