@@ -155,6 +155,8 @@ class Client:
         self.events: list[Frame] = []
         """JSON-RPC notifications that came so far, as events."""
         self.replies: dict[Any, Frame] = {}
+        self.questions: list[Frame] = []
+        """Requests of the daemon that came so far and are not taken."""
         self._headers = headers
         self._read = read
         self._frames: queue.Queue[bytes | None] = queue.Queue()
@@ -230,8 +232,10 @@ class Client:
         assert message is not None, "zotd hung up"
         assert message["jsonrpc"] == "2.0"
         if "method" in message:
-            assert "id" not in message
             judge_params(message["method"], message["params"])
+            if "id" in message:
+                self.questions.append(message)
+                return message
             self.events.append({"type": message["method"], **message["params"]})
             return message
         assert ("result" in message) != ("error" in message)
@@ -270,6 +274,15 @@ class Client:
         found = self.events[at]
         del self.events[: at + 1]
         return found
+
+    def question(self) -> Frame:
+        """Wait for the next request of the daemon."""
+        while not self.questions:
+            self.take()
+        return self.questions.pop(0)
+
+    def answer(self, question: Frame, **result: Any) -> None:
+        self.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
 
     def greet(self, **params: Any) -> Client:
         self.call("initialize", protocol_version=1, **params)

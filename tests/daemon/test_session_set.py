@@ -55,7 +55,7 @@ def test_provider_model_and_reasoning_change_from_the_next_call_on(machine: Mach
     assert kind == "provider_auth"
     assert "OPENAI_API_KEY=KEY" in message
     assert fault(provider="ollama")[0] == "invalid_params"  # it has no first model of its own
-    assert fault(approval="ask")[0] == "unsupported"
+    assert fault(approval="never")[0] == "invalid_params"
     assert fault(reasoning="much")[0] == "invalid_params"
     assert using(client.call("session/state", session_id=session)["session"]) == ("scripted", "third:500", "")
 

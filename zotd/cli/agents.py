@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from zotd.daemon.sessions import Sessions
 
 
+CANNOT_ASK = (
+    "nobody can be asked here: calls of tools are denied, but for those that were allowed for good; "
+    "--approval rules goes by permissions.json, --approval auto runs all"
+)
+"""What a person is told where `--no-yolo` or `--approval ask` leaves little to run."""
+
+
 class Agents:
     """Sessions, loaded when the first one is opened: a health check never pays for the agent."""
 

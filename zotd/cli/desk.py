@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.base.files import is_there
 from zotd.base.tasks import Tasks
-from zotd.cli.agents import Agents
+from zotd.cli.agents import CANNOT_ASK, Agents
 from zotd.daemon.configured import with_configuration
 from zotd.daemon.connection import Connection, Front
 from zotd.daemon.daemon import Daemon
@@ -69,6 +70,8 @@ class Desk:
         if dialect == "zot":
             from zotd.daemon.zot_front import ZotFront
 
+            if self.private and self._spec.approval == "ask":
+                sys.stderr.write(f"zotd: {CANNOT_ASK}\n")
             return ZotFront(connection, self)
         from zotd.daemon.rpc_front import RpcFront
 
@@ -139,13 +142,15 @@ class Desk:
         it.
         """
         sessions = self._house.agents.sessions
-        if self._spec.saved is None:
-            return sessions.open(self._spec)
-        return await sessions.saved.open(self._spec)
+        spec = replace(self._spec, headless=True)
+        if spec.saved is None:
+            return sessions.open(spec)
+        return await sessions.saved.open(spec)
 
     async def find(self, session_id: str) -> Session:
         """The session of that id, open or saved. Raises StoreError, and BadChoice for an unknown tool."""
-        return await self._house.agents.sessions.saved.by_id(session_id, self._spec)
+        spec = replace(self._spec, headless=True)
+        return await self._house.agents.sessions.saved.by_id(session_id, spec)
 
     def set_model(self, session: Session, model: str) -> None:
         self._house.agents.sessions.set_model(session, model)

@@ -10,7 +10,7 @@ from typing import Any
 
 from zotd.agent.loop import Outcome
 from zotd.cli.console import escaped
-from zotd.daemon.connection import Outlet
+from zotd.daemon.sending import Outlet
 from zotd.extensions.panel_text import paragraphs
 from zotd.store.ring import Published
 from zotd.wire.codec import decode, encode, to_wire
@@ -18,7 +18,12 @@ from zotd.wire.codec import decode, encode, to_wire
 ANSWERED, FAILED, USAGE, BLOCKED, LIMIT, CREDENTIALS, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 124, 130
 """Exit codes; docs/cli.md says when."""
 
-_REASONS = {TIMED_OUT: "gave up: --timeout is over", INTERRUPTED: "interrupted", LIMIT: "a limit was reached"}
+_REASONS = {
+    TIMED_OUT: "gave up: --timeout is over",
+    INTERRUPTED: "interrupted",
+    LIMIT: "a limit was reached",
+    BLOCKED: "a call of a tool was not approved",
+}
 
 _TOLD = ("command", "turn_blocked")
 """Kinds of errors that the extension's own note has told."""
@@ -52,6 +57,8 @@ class TextReporter:
 
     def __init__(self, outlet: Outlet, turns: Container[str]) -> None:
         """turns: the ids of those whose outcome `result` gets; others are of extensions."""
+        self.denied = False
+        """Whether a call was not approved."""
         self._outlet = outlet
         self._turns = turns
         self._said: dict[str, str] = {}  # by other turns, last
@@ -77,6 +84,10 @@ class TextReporter:
                 self._up.add(event["extension"])
             case "ext_state" if event["state"] == "failed" and event["extension"] in self._up:
                 note(f"[{event['extension']}] error: {event['error']}")
+            case "tool_result" if "denied_by" in event["details"]:
+                self.denied = True
+                words = " ".join(block.get("text", "") for block in event["content"])
+                note(f"zotd: {event['details']['tool']}: {words}")
             case "tool_result" if by := event["details"].get("refused_by"):
                 words = " ".join(block.get("text", "") for block in event["content"])
                 note(f"[{by}] refused {event['details']['tool']}: {words}")
@@ -130,6 +141,8 @@ class JsonReporter:
     approver = None
 
     def __init__(self, outlet: Outlet) -> None:
+        self.denied = False
+        """Whether a call was not approved."""
         self._outlet = outlet
         self._lines: list[bytes] = []
 
@@ -138,6 +151,9 @@ class JsonReporter:
         return self._outlet.full or len(self._lines) >= _LINES_GATHERED
 
     def deliver(self, event: Published) -> None:
+        # Only what may be one is looked into: there may be thousands of others.
+        if event.type == "tool_result" and b'"denied_by"' in event.body:
+            self.denied = self.denied or "denied_by" in decode(event.body)["details"]
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._flush)
         self._lines.append(b'{"type":"%b",%b\n' % (event.type.encode(), event.body[1:]))

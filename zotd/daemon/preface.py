@@ -86,6 +86,8 @@ def with_flags(spec: SessionSpec, flags: dict[str, Any]) -> SessionSpec:
 
     Raises BadPreface for a flag that a session has no use for: it would be without effect.
     """
+    if flags.get("no_yolo") is True and flags.get("approval") not in (None, "", "ask"):
+        raise _wrong("$.flags.approval", "no_yolo asks, this does not: give one of them")
     for name, value in flags.items():
         if value is None:
             continue
@@ -147,6 +149,12 @@ def _level(value: Any, path: str) -> str:
     if level not in ("", *LEVELS):
         raise _wrong(path, f"expected one of {', '.join(LEVELS)}")
     return level
+
+
+def _policy(value: Any, path: str) -> str:
+    if _text(value, path) not in ("", "auto", "ask", "rules"):
+        raise _wrong(path, f"expected auto, ask or rules, got {value!r:.40}")
+    return str(value)
 
 
 def _steps(value: Any, path: str) -> int:
@@ -230,6 +238,8 @@ _FLAGS: dict[str, _Flag] = {
     "resume": _newest,
     "no_session": _turns(ephemeral=True, saved=None),
     "max_steps": _sets("max_steps", _steps),
+    "approval": _sets("approval", _policy),
+    "no_yolo": _turns(approval="ask"),
 }
 """How each flag changes a spec. The names are those of the command line, both where one has two."""
 
