@@ -14,7 +14,7 @@ from zotd.agent.loop import Outcome
 from zotd.agent.ports import ProviderError
 from zotd.base.limits import KIB, Limits
 from zotd.base.tasks import Independent
-from zotd.cli.agents import Agents, on_signals
+from zotd.cli.agents import CANNOT_ASK, Agents, on_signals
 from zotd.cli.flags import Flags
 from zotd.cli.report import (
     ANSWERED,
@@ -123,6 +123,8 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits, token: str = 
         schema = _schema(flags.output_schema)
     except ValueError as wrong:
         return _complain(f"--output-schema {flags.output_schema}: {wrong}", USAGE)
+    if flags.approval == "ask":
+        note(f"zotd: {CANNOT_ASK}")
     async with Independent() as tasks:
         conversation: Conversation
         try:
