@@ -56,7 +56,7 @@ class PermissionFile:
         return self._seen[1]
 
     def add(self, rules: Iterable[Rule]) -> None:
-        """Remember rules for good. Waits for the disk. Raises OSError, and BadFile for a file it leaves alone."""
+        """Remember rules for good. Waits for the disk. Raises OSError; BadFile, for one it leaves alone."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with alone(self.path.with_name(f"{PERMISSIONS}.lock"), self._limits.permissions_lock_s):
             content = _content(self.path, self._limits.permissions_bytes)

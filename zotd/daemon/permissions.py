@@ -83,12 +83,12 @@ class Rule:
 
     tool: str
     decision: Decision
-    pattern: WordPattern | PathPattern | None = None
+    pattern: WordPattern | PathPattern | None = field(default=None, compare=False)
     exact: str | None = None
     folder: str = ""
     reason: str = ""
     answered: bool = False
-    source: str = field(default="", compare=False)
+    source: str = ""
     """The pattern as it is written."""
 
     def __str__(self) -> str:
