@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 from weakref import ref
@@ -26,9 +27,13 @@ class Nowhere:
     """Where the bytes of a client go that does not read them."""
 
     full = False
+    waiting = 0
 
     def write(self, data: bytes) -> None:
         """It is gone."""
+
+    def when_roomy(self, call: Callable[[], None]) -> None:
+        """It always is."""
 
     async def drained(self) -> None:
         """Nothing is left."""

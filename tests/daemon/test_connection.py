@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ class Page:
     """Where the bytes for a client go, to be read here."""
 
     full = False
+    waiting = 0
 
     def __init__(self) -> None:
         self.written = b""
@@ -28,6 +30,9 @@ class Page:
 
     def write(self, data: bytes) -> None:
         self.written += data
+
+    def when_roomy(self, call: Callable[[], None]) -> None:
+        """It always is."""
 
     async def drained(self) -> None:
         """Nothing is left."""

@@ -10,7 +10,8 @@ from typing import Any
 from tests.clients import LONG
 from zotd.base.limits import MIB, Limits
 from zotd.base.tasks import Independent
-from zotd.daemon.connection import Connection, Frames, Front, Outlet
+from zotd.daemon.connection import Connection, Frames, Front
+from zotd.daemon.sending import Outlet
 from zotd.daemon.websocket import listen_websocket
 
 PING, PONG = b"\x89\x00", b"\x8a\x80mask"

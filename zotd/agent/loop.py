@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from zotd.agent.compaction import Compaction
 
 
+_AT_ONCE = 256
+"""Events of a model that never has to be waited for, before everything else has its turn."""
+
+
 class Sink(Protocol):
     """Where events go. `full` says that a reader is behind: the loop then waits, bounded by the sink."""
 
@@ -240,6 +244,7 @@ class Loop:
         )
         try:
             async with aclosing(model.provider.stream(request)) as stream:
+                told = 0
                 async for event in stream:
                     if isinstance(event, Finish):
                         finish = event
@@ -247,8 +252,11 @@ class Loop:
                     draft.add(event)
                     if not (withheld and isinstance(event, TextDelta | ThinkingDelta)):
                         sink.publish(event)
+                    told += 1
                     if sink.full:
                         await sink.drained()
+                    elif told % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
             if finish is None:
                 raise ProviderError("the model's stream ended without saying why: the answer may be cut off")
         except BaseException as failure:

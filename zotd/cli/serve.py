@@ -15,8 +15,9 @@ from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.desk import Desk
 from zotd.cli.flags import Flags
-from zotd.daemon.connection import Connection, Frames, Outlet
+from zotd.daemon.connection import Connection, Frames
 from zotd.daemon.life import Life, leave_after
+from zotd.daemon.sending import Outlet
 from zotd.daemon.server import serve_stdio
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.streams import SocketClient

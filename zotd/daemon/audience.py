@@ -94,12 +94,20 @@ class Audience:
 
     @property
     def full(self) -> bool:
-        """Whether somebody in it is behind."""
-        return any(client.full for client in self.clients)
+        """Whether its only client is behind: with others, nobody waits for one of them."""
+        return len(self.clients) == 1 and next(iter(self.clients)).full
 
     async def drained(self) -> None:
-        """Wait for all clients that are behind. A client bounds its own wait and cuts itself off after it."""
-        await asyncio.gather(*(client.drained() for client in self.clients if client.full))
+        """Wait for the only client while it reads. It bounds the wait itself."""
+        if len(self.clients) == 1:
+            await next(iter(self.clients)).drained()
+
+    def resync(self, client: Client) -> Published | None:
+        """What stands in for events that a client was not sent; None if it is not attached."""
+        if client not in self.clients:
+            return None
+        self.clients[client] = self._next_seq
+        return self._resync()
 
     @property
     def replay_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Owns one client's bytes: framing and dialect are found out here, output is gathered and bounded here.
+"""Owns one client's bytes: framing and dialect are found out here.
 
 Imports next to nothing, so that a health check is answered before the agent is loaded.
 """
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from zotd import __version__
 from zotd.base.limits import Limits
 from zotd.base.tasks import Tasks
+from zotd.daemon.sending import Input, Outlet, Sending, Teller
 from zotd.wire.codec import Malformed, decode, encode
 from zotd.wire.framing import BadFrame, Framer, Framing, Oversize
 
 if TYPE_CHECKING:
     from zotd.protocol.daemon_methods import Dialect
+    from zotd.store.ring import Published
 
 PREFACE_VERSION = 1
 """What a preface says in `zotd`, and what its answer says."""
@@ -62,22 +64,6 @@ class Reception(Protocol):
     def input_over(self, connection: Connection) -> None: ...
 
 
-class Outlet(Protocol):
-    """Where bytes go. `write` never blocks; `drained` waits until little is left, within a bound.
-
-    waiting: bytes that were written and not taken yet.
-    """
-
-    @property
-    def full(self) -> bool: ...
-    @property
-    def waiting(self) -> int: ...
-    def write(self, data: bytes) -> None: ...
-    async def drained(self) -> None: ...
-    def close(self) -> None: ...
-    async def ended(self) -> None: ...
-
-
 class Frames(Protocol):
     """Bytes to frames and back; see Framer."""
 
@@ -116,8 +102,7 @@ class Connection:
         self._dropped = False
         self._first = True
         self._over = False
-        self._pending: list[bytes] = []
-        self._gathering = False
+        self._sending = Sending(outlet, limits, self._frames.wrap)
 
     def receive(self, data: bytes) -> None:
         """Take in bytes as they come, cut anywhere."""
@@ -137,61 +122,51 @@ class Connection:
         self._reception.input_over(self)
 
     def send(self, value: Any) -> None:
-        """Send one JSON value. The first of one turn of the event loop leaves at once, for somebody may be
-        waiting; what else that turn produces leaves in one write, for it may be thousands.
-        """
-        self.send_encoded(encode(value))
+        """Send one JSON value that is no event."""
+        self._sending.send(encode(value))
 
-    def send_encoded(self, value: bytes) -> None:
-        """As `send`, of a value that is encoded already."""
-        self._send(self._frames.wrap(value))
+    def tell(self, event: Published, teller: Teller) -> None:
+        """Send an event of a session that its client sees; see Sending."""
+        self._sending.tell(event, teller)
 
-    def _send(self, frame: bytes) -> None:
-        if self._gathering:
-            self._pending.append(frame)
-            return
-        self._gathering = True
-        asyncio.get_running_loop().call_soon(self._turn_over)
-        self.outlet.write(frame)
+    def keep(self, *types: str) -> None:
+        """Events of these types are sent however far behind the client is."""
+        self._sending.kept |= frozenset(types)
 
-    def _turn_over(self) -> None:
-        self._gathering = False
-        self.flush()
+    def reads_from(self, source: Input) -> None:
+        """Where its bytes come from."""
+        self._sending.input = source
 
     def flush(self) -> None:
-        if self._pending:
-            data, self._pending = b"".join(self._pending), []
-            self.outlet.write(data)
+        self._sending.flush()
 
     @property
     def full(self) -> bool:
-        """Whether the client is behind: see `Limits.client_queue_bytes`."""
-        if len(self._pending) > _FLUSH_AT:
-            self.flush()
-        return self.outlet.full
+        """Whether so much waits that a turn should wait for the client; see `Limits.client_queue_bytes`."""
+        return self._sending.full
+
+    async def drained(self, stall_s: float) -> None:
+        """Until less waits, or the client has read nothing for so many seconds."""
+        await self._sending.drained(stall_s)
 
     @property
     def queued_bytes(self) -> int:
         """What waits for the client to read it."""
-        return sum(map(len, self._pending)) + self.outlet.waiting
+        return self._sending.queued_bytes
 
     @property
     def lagging(self) -> bool:
-        """Whether more waits for it than should."""
-        return self.full
+        """Whether it is to be brought up to date with a `resync`."""
+        return self._sending.lagging
 
     def about(self) -> About:
         """What is known of its client."""
         return About() if self.front is None else self.front.about()
 
-    async def drained(self) -> None:
-        await self.outlet.drained()
-
     def close(self) -> None:
         """Send what is queued, then hang up. What comes later counts for nothing."""
         self._over = True
-        self.flush()
-        self.outlet.close()
+        self._sending.close()
 
     def take(self, frames: Sequence[bytes | Oversize | BadFrame]) -> None:
         for at, frame in enumerate(frames):
@@ -273,7 +248,7 @@ class Connection:
         self._reception.turned_away(self, str(bad))
 
     def _answer_preface(self, answer: dict[str, Any]) -> None:
-        self._send(self._frames.wrap(encode(answer), self._preface_framing))
+        self._sending.frame(self._frames.wrap(encode(answer), self._preface_framing))
 
     def _malformed(self, message: str) -> None:
         if self.front is None:
@@ -283,10 +258,6 @@ class Connection:
             self.send(parse_error(message))
         else:
             self.front.malformed(message)
-
-
-_FLUSH_AT = 256
-"""Frames gathered before a write even if the loop has not come round."""
 
 
 def dialect_of(value: Any) -> str:

@@ -87,10 +87,19 @@ class RpcFront:
         return self._connection.full
 
     async def drained(self) -> None:
-        await self._connection.drained()
+        await self._connection.drained(self._connection.limits.client_pause_s)
 
     def deliver(self, event: Published) -> None:
-        self._connection.send_encoded(rpc.notification_of(event.type, event.body))
+        self._connection.tell(event, self)
+
+    # Teller of events
+
+    def shown(self, event: Published) -> bytes:
+        return rpc.notification_of(event.type, event.body)
+
+    def resync(self, session_id: str) -> Published | None:
+        session = self.sessions.get(session_id)
+        return None if session is None else session.audience.resync(self)
 
     # Caller of methods
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from zotd.base.limits import Limits
 from zotd.daemon.connection import Connection
+from zotd.daemon.sending import Input
 from zotd.daemon.streams import Connect, FileOutlet, SocketClient, StreamOutlet
 
 
@@ -32,7 +33,7 @@ async def serve_stdio(limits: Limits, connect: Connect, lost: Callable[[], None]
     both = _one_socket()
     if both is None:
         connection = connect(await open_stdout(limits, lost), None)
-        await read_stdin(connection.receive, connection.leave)
+        connection.reads_from(await read_stdin(connection.receive, connection.leave))
         return connection
     client = SocketClient(limits, connect, lambda _: lost(), private=True)
     await asyncio.get_running_loop().create_connection(lambda: client, sock=both)
@@ -51,22 +52,45 @@ def _one_socket() -> socket.socket | None:
     return both
 
 
-async def read_stdin(received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-    """Hand on what arrives on standard input, whatever it is: pipe, socket, file or terminal."""
+async def read_stdin(received: Callable[[bytes], None], ended: Callable[[], None]) -> Input:
+    """Hand on what arrives on standard input, whatever it is: pipe, socket, file or terminal. Returns what
+    stops that for a while.
+    """
     loop = asyncio.get_running_loop()
     if _has_readiness(0):
-        await loop.connect_read_pipe(lambda: _StdinReader(received, ended), os.fdopen(os.dup(0), "rb", 0))
-        return
+        end = os.fdopen(os.dup(0), "rb", 0)
+        transport, _ = await loop.connect_read_pipe(lambda: _StdinReader(received, ended), end)
+        return transport
+    gate = _Gate()
 
     def pump() -> None:
         try:
             while data := os.read(0, 65536):
                 loop.call_soon_threadsafe(received, data)
+                gate.open.wait()
         except OSError:
             pass
         loop.call_soon_threadsafe(ended)
 
     threading.Thread(target=_quiet(pump), name="stdin", daemon=True).start()
+    return gate
+
+
+class _Gate:
+    """Stops a thread that reads."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+
+    def pause_reading(self) -> None:
+        self.open.clear()
+
+    def resume_reading(self) -> None:
+        self.open.set()
+
+    def is_closing(self) -> bool:
+        return False
 
 
 async def open_stdout(limits: Limits, lost: Callable[[], None]) -> StreamOutlet | FileOutlet:

@@ -19,7 +19,7 @@ Connect = Callable[["StreamOutlet | FileOutlet", "Frames | None"], Connection]
 
 
 class StreamOutlet(asyncio.Protocol):
-    """The writing end of a socket or pipe. A client that reads nothing for a while is hung up on."""
+    """The writing end of a socket or pipe."""
 
     def __init__(self, limits: Limits, lost: Callable[[], None]) -> None:
         self._limits = limits
@@ -29,11 +29,12 @@ class StreamOutlet(asyncio.Protocol):
         self._room.set()
         self._ended = asyncio.Event()
         self._fd = -1
+        self._roomy: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast("asyncio.WriteTransport", transport)
-        self._transport.set_write_buffer_limits(high=self._limits.client_queue_bytes)
+        self._transport.set_write_buffer_limits(high=self._limits.client_unsent_bytes)
         end = transport.get_extra_info("pipe") or transport.get_extra_info("socket")
         self._fd = end.fileno()
 
@@ -42,12 +43,17 @@ class StreamOutlet(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._room.set()
+        self._roomy()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.set()
         self._ended.set()
         self._transport = None
+        self._roomy()
         self._lost()
+
+    def when_roomy(self, call: Callable[[], None]) -> None:
+        self._roomy = call
 
     @property
     def full(self) -> bool:
@@ -77,12 +83,9 @@ class StreamOutlet(asyncio.Protocol):
             return 0
 
     async def drained(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.client_stall_s):
                 await self._room.wait()
-        except TimeoutError:
-            if self._transport is not None:
-                self._transport.abort()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -105,6 +108,9 @@ class FileOutlet:
         self._fd = fd
         self._lost = lost
         self._broken = False
+
+    def when_roomy(self, call: Callable[[], None]) -> None:
+        """It always is."""
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -140,12 +146,11 @@ class SocketClient(StreamOutlet):
         self._gone = gone
         self._private = private
         self.connection: Connection | None = None
-        self._reading: asyncio.ReadTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._reading = cast("asyncio.ReadTransport", transport)
         self.connection = self._connect(self, self._frames())
+        self.connection.reads_from(cast("asyncio.ReadTransport", transport))
 
     def _frames(self) -> Frames | None:
         """What cuts the bytes of this client into frames, where that is known from the start."""
@@ -154,17 +159,6 @@ class SocketClient(StreamOutlet):
     def data_received(self, data: bytes) -> None:
         if self.connection is not None:
             self.connection.receive(data)
-            self._wait_for_room()
-
-    def _wait_for_room(self) -> None:
-        """Who asks on and reads no answers would have them pile up here."""
-        if self.connection is not None and self.connection.full and self._reading is not None:
-            self._reading.pause_reading()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._reading is not None:
-            self._reading.resume_reading()
 
     def eof_received(self) -> bool:
         """Whether to stay open for writing: who has only ended its input gets the answers to it."""
@@ -180,7 +174,6 @@ class SocketClient(StreamOutlet):
         return not poll.poll(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._reading = None
         super().connection_lost(exc)
         if self.connection is not None:
             self._gone(self.connection)

@@ -81,7 +81,6 @@ class _WebSocketClient(SocketClient):
         frames = self._websocket.feed(data)
         self._say()
         self.connection.take(frames)
-        self._wait_for_room()
 
     def write(self, data: bytes) -> None:
         if not self._said_last:

@@ -59,6 +59,7 @@ class ZotFront:
 
     def __init__(self, connection: Connection, desk: Desk) -> None:
         self._connection = connection
+        connection.keep("done")  # it stops at that, and knows nothing of pictures
         self.desk = desk
         self.capabilities: frozenset[str] = frozenset()
         self._session: Session | None = None
@@ -80,14 +81,21 @@ class ZotFront:
         return self._connection.full
 
     async def drained(self) -> None:
-        await self._connection.drained()
+        await self._connection.drained(self._connection.limits.client_stall_s)
 
     def deliver(self, event: Published) -> None:
         if event.type == "done" and not (self._catching_up or self._ends(event.turn_id)):
             return  # of what it has missed it is sent every end: it was there, or wants to know
         if event.type == "queue" and "submit" not in self.capabilities:
             return  # only extensions can fill the queue behind this client's back
-        self._connection.send_encoded(dialect.event(event.type, event.body))
+        self._connection.tell(event, self)
+
+    def shown(self, event: Published) -> bytes:
+        return dialect.event(event.type, event.body)
+
+    def resync(self, session_id: str) -> Published | None:
+        session = self._session
+        return None if session is None or session.id != session_id else session.audience.resync(self)
 
     def _ends(self, turn_id: str) -> bool:
         """Whether a `done` is what this client waits for: it stops at the first one that it is sent.

@@ -14,13 +14,14 @@ class Published(NamedTuple):
     """An event as it left: encoded once, for every client and for those who come back.
 
     type: of the event. seq: its number. body: the JSON object of all its members but `type`, UTF-8.
-    turn_id: of its envelope, "" without one.
+    turn_id, session_id: of its envelope, "" without one.
     """
 
     type: str
     seq: int
     body: bytes
     turn_id: str = ""
+    session_id: str = ""
 
 
 class Budget:
@@ -122,11 +123,12 @@ class Ring:
 class _Pack:
     """Events whose numbers follow each other, in one piece. size: in bytes, as it is counted."""
 
-    __slots__ = ("_bodies", "_first", "_sizes", "_turns", "_types", "size")
+    __slots__ = ("_bodies", "_first", "_session", "_sizes", "_turns", "_types", "size")
 
     def __init__(self, events: list[Published]) -> None:
         bodies = [event.body for event in events]
         self._first = events[0].seq
+        self._session = events[0].session_id
         self._types = tuple([event.type for event in events])
         self._turns = tuple([event.turn_id for event in events])
         self._sizes = array("Q", map(len, bodies))
@@ -141,7 +143,11 @@ class _Pack:
         ends = [*accumulate(self._sizes, initial=0)]
         return [
             Published(
-                self._types[at], self._first + at, self._bodies[ends[at] : ends[at + 1]], self._turns[at]
+                self._types[at],
+                self._first + at,
+                self._bodies[ends[at] : ends[at + 1]],
+                self._turns[at],
+                self._session,
             )
             for at in range(seen, len(self))
         ]
