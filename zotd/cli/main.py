@@ -56,6 +56,10 @@ def _run(argv: list[str]) -> int:
         from zotd.cli.trust import main as trust
 
         return trust(argv[1:])
+    if argv[:1] == ["doctor"]:
+        from zotd.cli.doctor import main as doctor
+
+        return doctor(argv[1:])
     if argv[:2] == ["daemon", "run"]:
         from zotd.cli.run_daemon import run as run_daemon
 
