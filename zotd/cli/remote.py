@@ -218,8 +218,7 @@ class Joined:
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_unix_connection(lambda: line, sock=taken)
         line.data_received(met.early)
-        client = {"name": "client", "version": __version__}
-        params: dict[str, Any] = {"protocol_version": PROTOCOL_VERSION, "client": client}
+        params: dict[str, Any] = {"protocol_version": PROTOCOL_VERSION, "client": {"version": __version__}}
         if self._token:
             params["token"] = self._token
         await self._ask("initialize", params)

@@ -38,7 +38,7 @@ async def _of_command_line(caller: Caller) -> Session:
     except NoCredentials as missing:
         raise Refused(str(missing), kind="provider_auth") from None
     except (BadChoice, ProviderError) as wrong:
-        raise Refused(str(wrong), kind="unsupported") from None
+        raise Refused(str(wrong), kind="configuration") from None
     except StoreError as wrong:
         raise Refused(str(wrong), kind=wrong.kind, hint=wrong.in_shell) from None
 

@@ -30,6 +30,7 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "auth": ErrorKind(REFUSED, "`token` is missing or wrong; the connection closes"),
     "protocol_version": ErrorKind(-32602, "the two sides share no version; update the older one"),
     "provider_auth": ErrorKind(REFUSED, "the provider has no credentials; the message says how to give them"),
+    "configuration": ErrorKind(REFUSED, "what a run of the command line asks for cannot be had"),
     "session_not_found": ErrorKind(REFUSED, "no session of that id is open, or none is saved"),
     "turn_not_found": ErrorKind(
         REFUSED, "no turn of that id is among the last 1,000 since the session was opened"
@@ -78,6 +79,7 @@ METHOD_ERRORS: dict[str, tuple[str, ...]] = {
     "session/new": (
         "draining",
         "unsupported",
+        "configuration",
         "provider_auth",
         "session_not_found",
         "session_locked",
