@@ -323,6 +323,18 @@ class Limits:
     config_shown_bytes: int = MIB
     """Of one configuration file, put into a support bundle."""
 
+    # Log
+    log_bytes: int = 10 * MIB
+    """The file that a daemon in the background writes, before it is put aside and a new one begun."""
+    log_files: int = 3
+    """Older ones of it that are kept."""
+    log_lines_waiting: int = 10_000
+    """Lines that wait for a slow disk or terminal; more are dropped, and counted."""
+    log_value_chars: int = 4_000
+    """Of one value in a line: a traceback fits."""
+    log_gather_s: float = 0.02
+    """Lines that come within it are written together."""
+
     # Print mode
     joined_answer_s: float = 30.0
     """A run in a shared daemon: from meeting it to its session, whose file may be large."""

@@ -1,14 +1,44 @@
-"""Owns what the process writes down of its own work: nothing, until somebody says where to."""
+"""Owns what the process writes down of its own work: nothing, until somebody says where to.
+
+No prompt, no answer, no arguments of a call and nothing of an environment belongs into a line.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
+_ORDER = {"debug": 0, "info": 1, "warn": 2, "warning": 2, "error": 3}
+LEVELS = tuple(_ORDER)
+
 _write: Callable[[str, str, dict[str, Any]], None] | None = None
+_least = len(_ORDER)
+_plain = True
 
 
 def log(event: str, level: str = "info", **fields: Any) -> None:
     """One line, if anybody wants such. event: a few words that never change; fields: ids, counts, seconds."""
-    if _write is not None:
+    if _write is not None and _ORDER[level] >= _least:
         _write(event, level, fields)
+
+
+def wanted(level: str = "info") -> bool:
+    """Whether lines of a level are written: for those who would have to count something first."""
+    return _write is not None and _ORDER[level] >= _least
+
+
+def say(plain: str, event: str, level: str = "error", **fields: Any) -> None:
+    """A line in a daemon's log; where a person or the program that started us reads along, plain words."""
+    if _plain:
+        sys.stderr.write(f"zotd: {plain}\n")
+    else:
+        log(event, level, **fields)
+
+
+def write_to(
+    write: Callable[[str, str, dict[str, Any]], None] | None, least: str = "info", *, plain: bool = True
+) -> None:
+    """From now on lines of a level and above go there. plain: what is said goes to standard error as is."""
+    global _write, _least, _plain
+    _write, _least, _plain = write, _ORDER[least], plain
