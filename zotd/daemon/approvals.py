@@ -56,13 +56,10 @@ class _Question:
 
     request: ApprovalRequest
     end: asyncio.Future[_End]
+    since: float
+    over: bool = False
     asked: dict[Client, Withdraw] = field(default_factory=dict)
     grace: asyncio.TimerHandle | None = None
-
-    def settle(self, end: _End) -> None:
-        """The first end counts."""
-        if not self.end.done():
-            self.end.set_result(end)
 
 
 def policy_of(spec: SessionSpec) -> Approval:
@@ -117,32 +114,35 @@ class Approvals:
         return end.answer, self._denial(end) if end.decision == "deny" else None
 
     async def _answered(self, request: ApprovalRequest) -> _End:
-        question = _Question(request, asyncio.get_running_loop().create_future())
-        asked_at = time.monotonic()
+        question = _Question(request, asyncio.get_running_loop().create_future(), time.monotonic())
         self._session.publish(
             ApprovalRequested(
                 approval_id=request.approval_id, tool_call=request.tool_call, preview=request.preview
             )
         )
         self._question = question
-        end = _End("deny", "aborted")
+        within = self._session.limits.approval_s
         try:
             for client in tuple(self._session.clients):
                 self.came(client)
             self._watch(question)
-            async with asyncio.timeout(self._session.limits.approval_s):
-                end = await question.end
+            async with asyncio.timeout(within):
+                return await question.end
         except TimeoutError:
-            end = _End("deny", "timeout", f"nobody answered within {self._session.limits.approval_s:g} s")
+            end = _End("deny", "timeout", f"not run: nobody answered within {within:g} s")
+            self._settle(question, end)
+            return end
         finally:
-            self._question = None
-            self._close(question, end)
-            took = round(time.monotonic() - asked_at, 3)
-            ids = {"session": self._session.id, "approval": request.approval_id, "call": request.tool_call.id}
-            log("approval", decision=end.decision, by=end.by, seconds=took, **ids)
-        return end
+            self._settle(question, _End("deny", "aborted"))
 
-    def _close(self, question: _Question, end: _End) -> None:
+    def _settle(self, question: _Question, end: _End) -> None:
+        """The first end counts: nobody else needs to answer, and all are told."""
+        if question.over:
+            return
+        question.over = True
+        self._question = None
+        if not question.end.done():
+            question.end.set_result(end)
         if question.grace is not None:
             question.grace.cancel()
         asked, question.asked = question.asked, {}
@@ -150,6 +150,9 @@ class Approvals:
             withdraw()
         approval_id = question.request.approval_id
         self._session.publish(ApprovalResolved(approval_id=approval_id, decision=end.decision, by=end.by))
+        took = round(time.monotonic() - question.since, 3)
+        ids = {"session": self._session.id, "approval": approval_id, "call": question.request.tool_call.id}
+        log("approval", decision=end.decision, by=end.by, seconds=took, **ids)
 
     def _denial(self, end: _End) -> Denied:
         return Denied(end.why, end.by)
@@ -176,13 +179,13 @@ class Approvals:
     def release(self, by: str) -> None:
         """Everything may run from now on, says somebody: so may what is asked about."""
         if self._question is not None:
-            self._question.settle(_End("allow", by))
+            self._settle(self._question, _End("allow", by))
 
     def end(self) -> None:
         """Nobody can answer any more: what is open is denied, and so is all that would be asked."""
         self._over = True
         if self._question is not None:
-            self._question.settle(_End("deny", "no client", _NOBODY))
+            self._settle(self._question, _End("deny", "no client", _NOBODY))
 
     def _watch(self, question: _Question) -> None:
         """When the last one who could answer is out, another one has some time to come."""
@@ -192,10 +195,10 @@ class Approvals:
                 question.grace = None
         elif question.grace is None:
             within = 0.0 if self._alone else self._session.limits.approver_wait_s
-            why = _NOBODY if self._alone else f"nobody who could approve it came within {within:g} s"
+            why = _NOBODY if self._alone else f"not run: nobody who could approve it came within {within:g} s"
             end = _End("deny", "no client", why)
             loop = asyncio.get_running_loop()
-            question.grace = loop.call_later(within, question.settle, end)
+            question.grace = loop.call_later(within, self._settle, question, end)
 
     def _heard(
         self, question: _Question, client: Client, approver: Approver, response: Response | None
@@ -214,7 +217,7 @@ class Approvals:
         why = f"denied by the user ({approver.name})"
         if answer.reason:
             why += f": {answer.reason[: self._session.limits.approval_reason_chars]}"
-        question.settle(_End(answer.decision, approver.name, why, answer))
+        self._settle(question, _End(answer.decision, approver.name, why, answer))
 
     def _read(self, question: _Question, name: str, result: Any) -> ApprovalAnswer | None:
         """An answer, or None where it is none, which everybody is told: a response gets no error back."""
