@@ -69,7 +69,7 @@ def test_of_four_that_start_at_a_stale_socket_one_is_left(machine: Machine, word
     argv = words.format(path).split()
     four = [machine.start(*argv, *SCRIPTED) for _ in range(4)]
     handles = {os.pidfd_open(process.popen.pid): process for process in four}
-    losers = []
+    losers: list[Process] = []
     while len(losers) < 3:
         ready, _, _ = select.select(list(handles), [], [], LONG)
         assert ready, "more than one is left"
@@ -141,6 +141,7 @@ def test_another_user_is_refused_in_words_though_the_mode_would_let_it_in(machin
     machine.appears(path, process)
     with socket.socket(socket.AF_UNIX) as connected:
         path.chmod(0o666)
+        machine.root.chmod(0o711)
         source = (
             f"import os, socket, sys; os.chdir({str(path.parent)!r}); s = socket.socket(socket.AF_UNIX);"
             "os.setgid(65534); os.setuid(65534); s.connect(sys.argv[1]); print(s.recv(4096))"
@@ -236,8 +237,10 @@ def test_a_loop_that_hangs_shows_no_sign_of_life(machine: Machine) -> None:
 def test_sockets_of_a_service_manager_are_served_and_stay_its_own(machine: Machine, words: str) -> None:
     path = machine.root / "a.sock"
     activator = subprocess.Popen(
-        ["systemd-socket-activate", "-l", path, "--fdname=rpc", *_env(machine), machine.program]
-        + [*words.split(), *machine.script(ENV, END)],
+        [
+            *("systemd-socket-activate", "-l", str(path), "--fdname=rpc", *_env(machine)),
+            *(str(machine.program), *words.split(), *machine.script(ENV, END)),
+        ],
         env=machine.env,
         cwd=machine.cwd,
         stderr=subprocess.PIPE,
@@ -269,7 +272,8 @@ def test_an_inherited_socket_that_is_no_unix_socket_is_explained(machine: Machin
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         number = tcp.fileno()
         source = (
-            f"import os,sys;os.dup2({number},3);os.environ.update(LISTEN_PID=str(os.getpid()),LISTEN_FDS='1');"
+            f"import os, sys; os.dup2({number}, 3);"
+            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1');"
             "os.execv(sys.argv[1],sys.argv[1:])"
         )
         refused = subprocess.run(
