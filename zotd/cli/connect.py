@@ -59,7 +59,7 @@ class Call:
 
 def quick(argv: list[str]) -> int | None:
     """Do what a plain command line with `--connect` says; the exit code. None for one that is not plain."""
-    call = _plain(argv)
+    call = plain(argv)
     return None if call is None else _forward(call)
 
 
@@ -84,7 +84,7 @@ def preface(call: Call, home: str, environ: Mapping[str, str], mode: str = "rpc"
         return (_json({**said, "env": env, "flags": call.flags}) + "\n").encode()
 
 
-def _plain(argv: list[str]) -> Call | None:
+def plain(argv: list[str]) -> Call | None:
     """The call of a command line, or None for one that a parser has to look at."""
     flags: dict[str, Any] = {}
     address = cwd = ""

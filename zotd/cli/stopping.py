@@ -74,7 +74,7 @@ def _is_ours(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return not Path("/proc/self").exists()
-    return any(b"zotd" in word for word in words)
+    return any(word.rpartition(b"/")[2] == b"zotd" for word in words)
 
 
 def _sender(pid: int) -> Callable[[signal.Signals], None]:

@@ -1,0 +1,155 @@
+"""`zotd daemon`: starting, stopping and looking at the shared daemon by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.clients import LONG, gone
+from tests.daemons import Shared
+from zotd.base.limits import Limits
+from zotd.cli.daemon_call import Line, Silent
+from zotd.cli.rendezvous import NoDaemon, greet
+from zotd.cli.stopping import stop
+
+SHORT = Limits(preface_s=0.3, daemon_answer_s=0.3, drain_s=0.3, contained_s=LONG)
+
+
+def test_the_life_of_a_daemon_by_hand(shared: Shared) -> None:
+    none = shared.daemon("status")
+    assert (none.returncode, none.stdout) == (3, f"no daemon runs ({shared.socket}: there is no socket)\n")
+    as_json = shared.daemon("status", "--json")
+    assert (as_json.returncode, as_json.stdout) == (3, f'{{"running": false, "socket": "{shared.socket}"}}\n')
+    assert shared.daemon("stop").stdout == "no daemon runs\n"
+    started = shared.daemon("start")
+    pid = shared.status()["pid"]
+    assert started.stdout == f"started: process {pid}, socket {shared.socket}\n"
+    assert shared.daemon("start").stdout == f"runs already: process {pid}, socket {shared.socket}\n"
+    shown = shared.daemon("status").stdout
+    assert f"process {pid}" in shown
+    assert f"listening: unix:{shared.socket}" in shown
+    assert "stays when idle" in shown
+    assert "idle_exit_s" not in shared.status()
+    again = shared.daemon("restart", "--idle-timeout", "600")
+    assert again.returncode == 0
+    assert again.stdout.startswith(f"stopped: process {pid}\nstarted: process ")
+    assert gone(pid, 0)
+    status = shared.status()
+    assert status["idle_exit_s"] == 600
+    assert shared.daemon("stop").stdout == f"stopped: process {status['pid']}\n"
+    assert gone(status["pid"], 0)
+    assert not shared.socket.exists()
+
+
+def test_a_stopped_daemon_is_named_and_can_be_ended(shared: Shared) -> None:
+    pid = shared.started()
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(NoDaemon, match=rf"process {pid}.*did not answer.*kill -CONT {pid}.*zotd daemon stop"):
+        greet(str(shared.socket), b'{"zotd":1}\n', SHORT)
+    big = b'{"zotd":1,"env":{"A":"' + b"x" * 3_000_000 + b'"}}\n'
+    with pytest.raises(NoDaemon, match="did not answer"):
+        greet(str(shared.socket), big, SHORT)
+
+    def dialled() -> Line:
+        return Line(shared.machine.env, str(shared.machine.home), SHORT)
+
+    with dialled() as line, pytest.raises(Silent, match=f"process {pid}"):
+        line.ask("daemon/status")
+    assert stop(dialled, SHORT, drain=False) == pid
+    assert gone(pid, 0)
+    assert stop(dialled, SHORT, drain=False) == 0
+
+
+DEAF = """
+import signal, socket, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(sys.argv[1])
+    listening.listen()
+    print("ready", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("name", ["zotd", "something-else"])
+def test_only_a_daemon_is_ended_by_force_whatever_a_pid_file_says(shared: Shared, name: str) -> None:
+    shared.place.mkdir(mode=0o700)
+    bystander = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    (shared.place / "zotd.pid").write_text(f"{bystander.pid}\n")
+    command = [os.fspath(Path("/proc/self/exe").resolve()), "-c", DEAF, str(shared.socket), name]
+    deaf = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert deaf.stdout is not None
+    assert deaf.stdout.readline() == b"ready\n"
+
+    def dialled() -> Line:
+        return Line(shared.machine.env, str(shared.machine.home), SHORT)
+
+    short = Limits(daemon_answer_s=0.1, drain_s=0.1, contained_s=0.3)
+    try:
+        if name == "zotd":
+            assert stop(dialled, short, drain=False) == deaf.pid
+            assert deaf.wait(LONG) == -signal.SIGKILL
+        else:
+            with pytest.raises(NoDaemon, match=rf"process {deaf.pid}.*is no zotd.*systemctl --user stop"):
+                stop(dialled, short, drain=False)
+            assert deaf.poll() is None
+        assert bystander.poll() is None
+    finally:
+        for process in (bystander, deaf):
+            process.kill()
+            process.communicate()
+        shared.socket.unlink()
+
+
+def test_logs_are_shown_from_their_end_and_followed_into_the_next_file(shared: Shared) -> None:
+    missing = shared.daemon("logs")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    log = shared.machine.home / "logs" / "zotd.log"
+    assert str(log) in missing.stderr
+    log.parent.mkdir()
+    log.write_bytes(b"".join(b"line %d\n" % number for number in range(30_000)) + b"\x1b[2Jbad \xff\tcut")
+    assert shared.daemon("logs", "-n", "2").stdout == "line 29999\n\\x1b[2Jbad \ufffd\tcut\n"
+    assert shared.daemon("logs", "-n", "0").stdout == ""
+    assert len(shared.daemon("logs").stdout.splitlines()) == 50
+    command = [shared.machine.program, "daemon", "logs", "-f", "-n", "1"]
+    with subprocess.Popen(command, env=shared.machine.env, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline().endswith("cut\n")
+        with log.open("a") as file:
+            file.write("added\n")
+        assert following.stdout.readline() == "added\n"
+        log.rename(log.with_suffix(".1"))
+        log.write_text("fresh\n")
+        assert following.stdout.readline() == "fresh\n"
+        log.write_text("cut\n")
+        assert following.stdout.readline() == "cut\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(LONG) == 130
+
+
+def test_wrong_words_and_the_help_tell_what_there_is(shared: Shared) -> None:
+    assert "start" in shared.daemon("--help").stdout
+    for command in ("start", "stop", "status", "restart", "logs", "run"):
+        done = shared.daemon(command, "--help")
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"usage: zotd daemon {command}")
+    for words in (["frob"], ["start", "--idle-timeout", "0"], ["logs", "-n", "-1"], ["stop", "now"]):
+        done = shared.daemon(*words)
+        assert done.returncode == 2
+        assert done.stderr.startswith("zotd: daemon: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_no_answer_on_the_socket_is_no_answer_about_a_daemon(shared: Shared) -> None:
+    shared.place.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(shared.socket))
+        other.listen(1)
+        with pytest.raises(NoDaemon, match=f"process {os.getpid()}"):
+            greet(str(shared.socket), b'{"zotd":1}\n', SHORT)
+    shared.socket.unlink()
