@@ -7,9 +7,8 @@ import json
 import os
 import socket
 import stat
-import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,110 +53,77 @@ def test_a_fresh_home_has_no_errors_and_is_left_as_it_was(machine: Machine) -> N
     assert code == 0
 
 
-def trusted_twice(machine: Machine) -> None:
-    put(machine.home / "trusted.json", '{"folders": {"/gone": 1}}')
+def break_badly(m: Machine) -> None:
+    put(m.home / "config.json", "{")
+    put(m.home / "auth.json", "{}", 0o644)
+    put(m.home / "models.json", '{"providers": []}')
+    put(m.home / "permissions.json", '{"rules": [{"tool": 1}]}')
+    put(m.home / "trusted.json", '{"folders": {"/gone": 1}}')
+    put(m.home / "extensions" / "bare" / "extension.json", '{"name": "bare"}')
+    put(m.home / "extensions" / "lost" / "extension.json", '{"name": "lost", "exec": "nonesuch"}')
+    put(m.root / ".config/systemd/user/zotd.service", "[Service]\nExecStart=/gone/zotd daemon run\n")
+    (m.home / "run").mkdir()
+    (m.home / "run").chmod(0o755)
 
 
-def same_name(machine: Machine) -> None:
-    manifest = json.dumps({"name": "twin", "exec": sys.executable})
-    for folder in ("a", "b"):
-        put(machine.home / "extensions" / folder / "extension.json", manifest)
+BAD = (
+    ("config", "config.json: expected JSON", "correct the file"),
+    ("auth", "has mode 0644: other users can read your keys", "chmod 600 "),
+    ("models", "models.json: $.providers: expected an object", "correct the file"),
+    ("permissions", "$.rules[0]", "correct the file"),
+    ("trust", 'folders["/gone"]: expected true or false', "correct the file"),
+    ("extensions", "extension.json: exec: expected a program to run", "correct the manifest"),
+    ("extensions", "lost: cannot start nonesuch: nonesuch is not on PATH", "listed as failed"),
+    ("service", "zotd.service starts /gone/zotd, which is not there", "zotd service install"),
+    ("run directory", "is open to other users", "no daemon is joined"),
+)
 
 
-BROKEN: dict[str, tuple[Callable[[Machine], object], str, str, str, str]] = {
-    "a configuration that is no JSON": (
-        lambda m: put(m.home / "config.json", "{"),
-        *("config", "error", "config.json: expected JSON", "correct the file"),
-    ),
-    "a key in a project's configuration": (
-        lambda m: put(m.cwd / ".zot" / "config.json", '{"api_key": "x"}'),
-        *("config", "warn", "$.api_key: is not used", "correct the file"),
-    ),
-    "keys that others can read": (
-        lambda m: put(m.home / "auth.json", "{}", 0o644),
-        *("auth", "error", "has mode 0644: other users can read your keys", "chmod 600 "),
-    ),
-    "keys that are no JSON": (
-        lambda m: put(m.home / "auth.json", "sk-secret", 0o600),
-        *("auth", "error", "auth.json: expected JSON: it ends to be that at line 1", "correct the file"),
-    ),
-    "models that are none": (
-        lambda m: put(m.home / "models.json", '{"providers": []}'),
-        *("models", "error", "models.json: $.providers: expected an object", "correct the file"),
-    ),
-    "rules that do not fit": (
-        lambda m: put(m.home / "permissions.json", '{"rules": [{"tool": 1}]}'),
-        *("permissions", "error", "$.rules[0]", "correct the file"),
-    ),
-    "trust that does not fit": (
-        trusted_twice,
-        *("trust", "error", 'folders["/gone"]: expected true or false', "correct the file"),
-    ),
-    "a folder that is trusted and gone": (
-        lambda m: put(m.home / "trusted.json", '{"folders": {"/gone": true}}'),
-        *("trust", "warn", "/gone is trusted and not there", "zotd trust --remove /gone"),
-    ),
-    "a manifest that does not fit": (
-        lambda m: put(m.home / "extensions" / "a" / "extension.json", '{"name": "a"}'),
-        *("extensions", "error", "extension.json: exec: expected a program to run", "correct the manifest"),
-    ),
-    "an extension whose program is missing": (
-        lambda m: put(m.home / "extensions" / "a" / "extension.json", '{"name": "a", "exec": "nonesuch"}'),
-        *("extensions", "error", "a: cannot start nonesuch: nonesuch is not on PATH", "listed as failed"),
-    ),
-    "an extension that another one shadows": (
-        same_name,
-        *("extensions", "warn", "is shadowed: an earlier one has its name", "rename one"),
-    ),
-    "an extension that waits for trust": (
-        lambda m: put(m.cwd / ".zot" / "extensions" / "a" / "extension.json", '{"name": "a", "exec": "sh"}'),
-        *("extensions", "warn", "its folder is not trusted", "zotd trust "),
-    ),
-    "a skill without a name": (
-        lambda m: put(m.home / "skills" / "a" / "SKILL.md", "---\nname: [\n---\n"),
-        *("skills", "warn", "SKILL.md", "correct the file"),
-    ),
-    "a theme that is none": (
-        lambda m: put(m.home / "themes" / "a.json", "{"),
-        *("themes", "warn", "a.json", "correct the file"),
-    ),
-    "a session that is none": (
-        lambda m: put(m.home / "sessions" / "0123456789abcdef" / "x.jsonl", "no session\n"),
-        *("sessions", "warn", "x.jsonl", "move the file away"),
-    ),
-    "an import that was killed": (
-        lambda m: put(m.home / "sessions" / "0123456789abcdef" / ".x.jsonl.part", "{}"),
-        *("sessions", "warn", "1 copies of sessions were never finished", "remove them"),
-    ),
-    "a home that others can write": (
-        lambda m: m.home.chmod(0o777),
-        *("home", "warn", "others may write in", "chmod go-w "),
-    ),
-    "a log that others can read": (
-        lambda m: put(m.home / "logs" / "zotd.log", "x", 0o644),
-        *("log", "warn", "other users can read", "chmod 600 "),
-    ),
-    "a run directory that is open to others": (
-        lambda m: (m.home / "run").mkdir() or (m.home / "run").chmod(0o755),
-        *("run directory", "error", "is open to other users", "no daemon is joined"),
-    ),
-    "a service that starts what is gone": (
-        lambda m: put(m.root / ".config/systemd/user/zotd.service", "[Service]\nExecStart=/gone/zotd x\n"),
-        *("service", "error", "zotd.service starts /gone/zotd, which is not there", "zotd service install"),
-    ),
-}
+def break_a_little(m: Machine) -> None:
+    put(m.cwd / ".zot" / "config.json", '{"api_key": "x", "modle": "y"}')
+    put(m.home / "trusted.json", '{"folders": {"/gone": true}}')
+    for folder in ("one", "two"):
+        put(m.home / "extensions" / folder / "extension.json", '{"name": "twin", "exec": "sh"}')
+    put(m.cwd / ".zot" / "extensions" / "new" / "extension.json", '{"name": "new", "exec": "sh"}')
+    put(m.home / "skills" / "odd" / "SKILL.md", "---\nname: [\n---\n")
+    put(m.home / "themes" / "odd.json", "{")
+    put(m.home / "sessions" / "0123456789abcdef" / "x.jsonl", "no session\n")
+    put(m.home / "sessions" / "0123456789abcdef" / ".x.jsonl.part", "{}")
+    put(m.home / "logs" / "zotd.log", "x", 0o644)
+    m.home.chmod(0o777)
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_named_with_what_mends_it(machine: Machine, name: str) -> None:
-    break_it, check, level, text, mend = BROKEN[name]
+DOUBTFUL = (
+    ("config", "$.api_key: is not used", "correct the file"),
+    ("config", "$.modle: is unknown and not used: did you mean model?", "docs/configuration.md"),
+    ("trust", "/gone is trusted and not there", "zotd trust --remove /gone"),
+    ("extensions", "twin in", "rename one of the two"),
+    ("extensions", "its folder is not trusted", "zotd trust "),
+    ("skills", "SKILL.md", "correct the file"),
+    ("themes", "odd.json", "correct the file"),
+    ("sessions", "x.jsonl", "move the file away"),
+    ("sessions", "1 copies of sessions were never finished", "remove them"),
+    ("log", "other users can read", "chmod 600 "),
+    ("home", "others may write in", "chmod go-w "),
+)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "level", "wanted"), [(break_badly, "error", BAD), (break_a_little, "warn", DOUBTFUL)]
+)
+def test_what_is_broken_is_named_with_what_mends_it(
+    machine: Machine,
+    break_it: Callable[[Machine], None],
+    level: str,
+    wanted: Sequence[tuple[str, str, str]],
+) -> None:
     break_it(machine)
     report, code = doctor(machine)
-    matching = [one for one in findings(report, check) if one[0] == level and text in one[1]]
-    assert matching, findings(report, check)
-    assert mend in matching[0][2]
-    assert code == (1 if level == "error" else 0)
-    assert report["level"] == level
+    for check, text, mend in wanted:
+        matching = [one for one in findings(report, check) if one[0] == level and text in one[1]]
+        assert matching, (text, findings(report, check))
+        assert mend in matching[0][2]
+    assert (report["level"], code) == (level, 1 if level == "error" else 0)
 
 
 def test_what_the_environment_names_wrongly_is_named_and_no_value_is_shown(machine: Machine) -> None:
