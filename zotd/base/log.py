@@ -36,6 +36,17 @@ def say(plain: str, event: str, level: str = "error", **fields: Any) -> None:
         log(event, level, **fields)
 
 
+def mistake(ended: str, bug: BaseException) -> None:
+    """A fault of ours was met, and all else goes on: what it ended, and where it is."""
+    from traceback import format_exception
+
+    trace = "".join(format_exception(bug))
+    if _plain:
+        sys.stderr.write(f"zotd: a mistake of ours ended: {ended}\n{trace}")
+    else:
+        log("mistake of ours", "error", ended=ended, traceback=trace)
+
+
 def write_to(
     write: Callable[[str, str, dict[str, Any]], None] | None, least: str = "info", *, plain: bool = True
 ) -> None:

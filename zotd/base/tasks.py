@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
+
+from zotd.base.log import mistake
 
 T = TypeVar("T")
 
@@ -68,10 +69,7 @@ class Independent:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if (bug := failure_of(task)) is not None:
-            from traceback import print_exception
-
-            sys.stderr.write(f"zotd: a mistake of ours ended: {task.get_name()}\n")
-            print_exception(bug)
+            mistake(task.get_name(), bug)
 
 
 class Watched:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.base.files import is_there
+from zotd.base.log import say
 from zotd.base.tasks import Tasks
 from zotd.cli.agents import CANNOT_ASK, Agents
 from zotd.daemon.configured import with_configuration
@@ -173,7 +174,7 @@ class Desk:
 
     def _end(self, connection: Connection, message: str, code: int) -> None:
         """A client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""
-        sys.stderr.write(f"zotd: {message}\n")
+        say(message, "client turned away", "warning", reason=message)
         if self._house.private:
             self._house.stop(code)
         else:

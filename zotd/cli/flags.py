@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
 MODES = ("print", "json", "rpc")
+LOG_LEVELS = ("debug", "info", "warn", "error")
 
 LATER = {
     "--max-cost-usd": "prices of models",
@@ -71,6 +72,8 @@ class Flags(argparse.Namespace):
     listen: tuple[str, ...] = ()
     connect: str = ""
     idle_timeout: float = 0.0
+    log_level: str = ""
+    log: str = ""
     daemon: bool = False
     approval: str = ""
     timeout: float = 0.0
@@ -176,6 +179,7 @@ def _settled(known: argparse.Namespace) -> Flags:
         listen=tuple(known.listen),
         connect=known.connect or "",
         idle_timeout=known.idle_timeout,
+        log_level=known.log_level or "",
         approval="ask" if known.no_yolo else known.approval or "",
         timeout=known.timeout,
         max_steps=known.max_steps,
@@ -224,6 +228,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--connect", metavar="auto|PATH", help="join the user's daemon (auto starts it), or that socket's")
     add("--idle-timeout", type=seconds, default=0.0, metavar="S", help="end after S idle seconds")
+    add("--log-level", type=_level, metavar="LEVEL", help="debug, info, warn or error; of rpc")
     add("--provider", default="", metavar="ID", help="scripted, local, ollama or openai-compatible")
     add("--model", default="", metavar="ID", help="of that provider, or a PATH.gguf to run here")
     add("--api-key", default="", metavar="KEY", help="better given by environment")
@@ -323,6 +328,10 @@ def _mode(text: str) -> str:
 
 def _reasoning(text: str) -> str:
     return _one_of(REASONING, text)
+
+
+def _level(text: str) -> str:
+    return _one_of(LOG_LEVELS, text)
 
 
 def _approval(text: str) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zotd import __version__
 from zotd.base.limits import Limits
-from zotd.base.paths import absolute, daemon_socket
+from zotd.base.log import log, mistake, say
+from zotd.base.log_lines import LogLines, start_log
+from zotd.base.paths import absolute, daemon_log, daemon_socket
+from zotd.base.settings import of_environment, of_process
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.desk import Desk
@@ -33,6 +38,11 @@ if TYPE_CHECKING:
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, supervisor: Supervisor) -> int:
     """Serve until the client has left (stdio) or the end is asked for (sockets). Returns the exit code."""
     on_sockets = bool(flags.daemon or flags.listen or supervisor.inherited)
+    try:
+        lines = log_of(flags, spec, limits)
+    except OSError as wrong:
+        sys.stderr.write(f"zotd: --log: {wrong}\n")
+        return 2
     async with Independent() as tasks:
         agents = Agents(flags, limits, tasks)
         server = Server(agents, spec, limits, token, tasks, supervisor, private=not on_sockets)
@@ -42,7 +52,18 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, sup
         finally:
             await agents.close()
             await tasks.end(limits.threads_end_s)  # what waits for a disk would hold up the end
+            lines.end()
     return code
+
+
+def log_of(flags: Flags, spec: SessionSpec, limits: Limits) -> LogLines:
+    """What is written down of this process, and where. Raises OSError for a file that cannot be used."""
+    configured = of_process(spec.environ, spec.home) if flags.daemon else of_environment(spec.environ)
+    level = flags.log_level or configured.values.get("log_level") or ("info" if flags.daemon else "warn")
+    path = None
+    if flags.log:
+        path = daemon_log(spec.home) if flags.log == "auto" else absolute(flags.log, "--log")
+    return start_log(str(level), limits, plain=not flags.daemon, path=path)
 
 
 class Server(Life):
@@ -97,16 +118,19 @@ class Server(Life):
         try:
             await self._open(flags)
         except (SocketInUse, OSError) as problem:
-            sys.stderr.write(f"zotd: cannot listen: {problem}\n")
+            # Who has just started it reads this, whatever becomes of the log.
+            print(f"zotd: cannot listen: {problem}", file=sys.__stderr__, flush=True)
             self.closed()
             return 2
         from zotd.daemon.installation import Installation
 
         installation = Installation() if flags.daemon else None
+        log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
         self.serving(flags.idle_timeout, installation.changed if installation else lambda: False)
         await self.stopping.wait()
         leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
         self.closed()
+        log("stopped", uptime_s=round(time.monotonic() - self.running_since, 3))
         return self.code
 
     async def _open(self, flags: Flags) -> None:
@@ -160,7 +184,7 @@ class Server(Life):
             )
         server, chosen = await listen_websocket(address, self._limits, self._connect, self._gone)
         self.listening.append(chosen)
-        sys.stderr.write(f"zotd: listening on {chosen}\n")
+        say(f"listening on {chosen}", "listening", "info", address=chosen)
         return server
 
     def input_over(self, connection: Connection) -> None:
@@ -188,7 +212,7 @@ class Server(Life):
             if connection.front is not None:
                 await connection.front.closed()
         except Exception as bug:
-            sys.stderr.write(f"zotd: a connection ended badly: {type(bug).__name__}: {bug}\n")
+            mistake("the end of a connection", bug)
 
     async def _finish(self, connection: Connection) -> None:
         await self._ended.wait()

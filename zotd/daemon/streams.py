@@ -6,12 +6,12 @@ import asyncio
 import errno
 import os
 import select
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
 from zotd.base.limits import Limits
+from zotd.base.log import say
 from zotd.daemon.connection import Connection, Frames
 
 Connect = Callable[["StreamOutlet | FileOutlet", "Frames | None"], Connection]
@@ -121,7 +121,7 @@ class FileOutlet:
                 select.select([], [self._fd], [])
             except OSError as problem:
                 if problem.errno not in (errno.EPIPE, errno.EBADF):  # a reader that left is no fault
-                    sys.stderr.write(f"zotd: standard output: {problem.strerror}\n")
+                    say(f"standard output: {problem.strerror}", "standard output is lost")
                 self._broken = True
                 self._lost()
 

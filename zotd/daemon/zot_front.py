@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
+from zotd.base.log import mistake
 from zotd.base.tasks import Tasks
 from zotd.daemon.capabilities import declared
 from zotd.daemon.connection import About, Connection
@@ -209,10 +210,8 @@ class ZotFront:
                 await outcome
         except Refused as no:
             self.refuse(command, f"{no}: {no.hint}" if no.hint else str(no))
-        except Exception:
-            import traceback
-
-            traceback.print_exc()
+        except Exception as bug:
+            mistake(f"command {command.type}", bug)
             self.refuse(command, "internal error")
 
     async def _attach(self, command: Command) -> None:
