@@ -21,7 +21,7 @@ async def test_what_only_refers_to_itself_is_freed_soon() -> None:
     gc.disable()
     try:
         watched = weakref.ref(Ring(), lambda _: freed.set())
-        memory = GiveBack(0.01, busy=lambda: False)
+        memory = GiveBack(0.01, 10, busy=lambda: False)
         for _ in range(3):
             memory.soon()
         assert watched() is not None
@@ -41,8 +41,19 @@ async def test_nothing_is_held_up_by_it_while_a_turn_runs() -> None:
     gc.disable()
     try:
         weakref.finalize(Ring(), freed.set)
-        GiveBack(0.001, busy=lambda: asked.pop(0)).soon()
+        GiveBack(0.001, 10, busy=lambda: asked.pop(0)).soon()
         await asyncio.wait_for(freed.wait(), 10)
         assert asked == []
+    finally:
+        gc.enable()
+
+
+async def test_it_does_not_wait_for_ever_where_a_turn_always_runs() -> None:
+    freed = asyncio.Event()
+    gc.disable()
+    try:
+        weakref.finalize(Ring(), freed.set)
+        GiveBack(0.001, 0.01, busy=lambda: True).soon()
+        await asyncio.wait_for(freed.wait(), 10)
     finally:
         gc.enable()

@@ -256,6 +256,8 @@ class Limits:
     """A session that has no client, no turn and no queue is closed after this: editors restart."""
     give_back_s: float = 1.0
     """After a session was closed, until freed memory goes back to the system: many often close together."""
+    give_back_at_most_s: float = 60.0
+    """The same where a turn always runs, though it is held up by up to a tenth of a second then."""
     replay_events: int = 20_000
     """Events of one session kept for clients that come back: minutes of the fastest answer."""
     replay_bytes: int = 16 * MIB
@@ -274,6 +276,8 @@ class Limits:
     """Of that, kept for the very end: a daemon that hangs by then leaves by force."""
     drain_turns_s: float = 3_600.0
     """A daemon that is replaced waits so long for its turns to end; the longest shell command takes it."""
+    manager_s: float = 15.0
+    """For one answer of systemd or launchd; milliseconds are usual, and a stop takes as long as `drain_s`."""
     backlog: int = 4_096
     """Clients that may wait to be accepted on a Unix socket; the system allows as many by default."""
     accepted_at_once: int = 64

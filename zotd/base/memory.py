@@ -11,18 +11,23 @@ from pathlib import Path
 class GiveBack:
     """Gives back what is free some seconds after `soon` was called: once, however often it was.
 
-    It holds everything up for up to a tenth of a second, and so waits until nothing is going on.
+    It holds everything up for up to a tenth of a second, and so waits until nothing is going on, but no
+    longer than `at_most_s`: somewhere a turn may always run.
     """
 
-    def __init__(self, after_s: float, busy: Callable[[], bool]) -> None:
+    def __init__(self, after_s: float, at_most_s: float, busy: Callable[[], bool]) -> None:
         self._after_s = after_s
+        self._at_most_s = at_most_s
         self._busy = busy
+        self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
         """Much was freed just now, or will be."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._after_s, self._give)
+            loop = asyncio.get_running_loop()
+            self._since = loop.time()
+            self._timer = loop.call_later(self._after_s, self._give)
 
     def cancel(self) -> None:
         """The process ends: all of it goes back then."""
@@ -30,10 +35,11 @@ class GiveBack:
             self._timer.cancel()
 
     def _give(self) -> None:
-        self._timer = None
-        if self._busy():
-            self.soon()
+        loop = asyncio.get_running_loop()
+        if self._busy() and loop.time() - self._since < self._at_most_s:
+            self._timer = loop.call_later(self._after_s, self._give)
         else:
+            self._timer = None
             give_back()
 
 

@@ -59,7 +59,7 @@ class Sessions:
         self._stores: dict[Path, SessionStore] = {}
         self._permissions: dict[Path, PermissionFile] = {}
         self._replay = Budget(limits.replay_bytes_of_all)
-        self._memory = GiveBack(limits.give_back_s, lambda: self.busy)
+        self._memory = GiveBack(limits.give_back_s, limits.give_back_at_most_s, lambda: self.busy)
         self.saved = Reopening(self, tasks)
 
     @property
