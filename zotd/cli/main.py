@@ -60,6 +60,10 @@ def _run(argv: list[str]) -> int:
         from zotd.cli.doctor import main as doctor
 
         return doctor(argv[1:])
+    if argv[:1] == ["service"]:
+        from zotd.cli.service import main as service
+
+        return service(argv[1:])
     if argv[:2] == ["daemon", "run"]:
         from zotd.cli.run_daemon import run as run_daemon
 

@@ -15,6 +15,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from zotd.base.files import stage
+
 _SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 """What fits into the kernel's address of a Unix socket; no setting of ours could change it."""
 
@@ -87,17 +89,7 @@ def private_directory(path: Path) -> None:
 
 def write_pid(path: Path) -> None:
     """Our pid in a file that is there as a whole or not at all; a link in its place is replaced."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        fresh.unlink()
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(f"{os.getpid()}\n")
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
+    stage(path, b"%d\n" % os.getpid()).commit()
 
 
 def remove_pid(path: Path) -> None:
