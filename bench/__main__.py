@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench import conversation
 from bench.extensions import interception, note_latency, notes_per_second, start_ratio
-from bench.ways import FLOOR_ECHO, PING, PYTHON, ZOTD, clean_environment
+from bench.ways import FLOOR_CLIENT, FLOOR_ECHO, PING, PYTHON, ZOTD, clean_environment
 
 ENVIRONMENT = clean_environment()
 STARTS = 30
@@ -94,6 +94,20 @@ def round_trips() -> list[float]:
             process.communicate()
 
 
+def joining() -> list[float]:
+    """Median seconds from spawn to a running daemon's answer: to a bare client, and through a forwarder."""
+    subprocess.run([ZOTD, "daemon", "start"], env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+    path = Path(ENVIRONMENT["XDG_RUNTIME_DIR"]) / "zotd" / "zotd.sock"
+    clients = [
+        [PYTHON, FLOOR_CLIENT, str(path)],
+        [ZOTD, "rpc", "--connect", "auto", "--provider", "scripted"],
+    ]
+    try:
+        return side_by_side([lambda c=client: to_answer(c) for client in clients], STARTS)  # type: ignore[misc]
+    finally:
+        subprocess.run([ZOTD, "daemon", "stop"], env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+
+
 def deltas_per_second() -> float:
     """Text deltas of one long scripted reply out of one `zotd --json`, median of runs."""
     with tempfile.TemporaryDirectory() as directory:
@@ -132,11 +146,13 @@ def main() -> int:
         STARTS,
     )
     echo_trip, zotd_trip = round_trips()
+    bare_join, join = joining()
     rows = [
         ("zotd --version", version, "python -c pass", bare, 1.5),
         ("zotd --help", usage, "python -c pass", bare, 2.5),
         ("ping, from spawn", ping, "bare echo, from spawn", echo, 2.0),
         ("ping, round trip", zotd_trip, "bare echo, round trip", echo_trip, 2.0),
+        ("ping, --connect auto", join, "bare client, running", bare_join, 2.5),
         ("zotd -p, to its exit", one_shot, "bare echo, from spawn", echo, 2.5),
     ]
     ten, ten_bare = start_ratio()

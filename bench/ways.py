@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 ZOTD = str(Path(PYTHON).with_name("zotd"))
 FLOOR_ECHO = str(ROOT / "bench" / "floor_echo.py")
+FLOOR_CLIENT = str(ROOT / "bench" / "floor_client.py")
 PING = b'{"type":"ping","id":1}\n'
 INITIALIZE = (
     orjson.dumps(
@@ -56,8 +57,9 @@ WAYS = (
 
 
 def clean_environment() -> dict[str, str]:
-    """The caller's, with a home that holds no extension, and a hash seed so that counts repeat."""
+    """The caller's, with a home without extension or daemon, and a hash seed so that counts repeat."""
     home = Path(tempfile.gettempdir()) / f"zotd-bench-{os.getuid()}"
-    home.mkdir(exist_ok=True)
+    home.mkdir(mode=0o700, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ZOT", "PYTHON"))}
-    return kept | {"ZOT_HOME": str(home / "zot"), "HOME": str(home), "PYTHONHASHSEED": "0"}
+    own = {"ZOT_HOME": str(home / "zot"), "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
+    return kept | own | {"PYTHONHASHSEED": "0"}

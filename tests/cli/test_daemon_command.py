@@ -116,7 +116,7 @@ def test_logs_are_shown_from_their_end_and_followed_into_the_next_file(shared: S
     assert shared.daemon("logs", "-n", "2").stdout == "line 29999\n\\x1b[2Jbad \ufffd\tcut\n"
     assert shared.daemon("logs", "-n", "0").stdout == ""
     assert len(shared.daemon("logs").stdout.splitlines()) == 50
-    command = [shared.machine.program, "daemon", "logs", "-f", "-n", "1"]
+    command = [str(shared.machine.program), "daemon", "logs", "-f", "-n", "1"]
     with subprocess.Popen(command, env=shared.machine.env, stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
         assert following.stdout.readline().endswith("cut\n")

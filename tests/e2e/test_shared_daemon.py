@@ -216,7 +216,7 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "the place is open": (_open_folder, "chmod 700"),
     "the place is a file": (_file, "is no directory: remove it"),
     "a file for a socket": (
-        _inside("zotd.sock", lambda path: path.write_text("")),
+        _inside("zotd.sock", Path.touch),
         "is not a socket: remove it",
     ),
     "a pipe for a socket": (_inside("zotd.sock", os.mkfifo), "is not a socket: remove it"),
