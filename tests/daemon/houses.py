@@ -11,6 +11,7 @@ import pytest
 
 from zotd.base.limits import Limits
 from zotd.base.tasks import Independent
+from zotd.daemon.approvals import Approver
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
@@ -26,7 +27,7 @@ class Visitor:
 
     full = False
     capabilities: frozenset[str] = frozenset()
-    approver = None
+    approver: Approver | None = None
 
     def deliver(self, event: Published) -> None:
         """It is shown."""

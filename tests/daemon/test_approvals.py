@@ -254,7 +254,8 @@ for line in sys.stdin:
         say(type="subscribe", intercept=["tool_call"])
         say(type="ready")
     elif frame["type"] == "event_intercept":
-        answer, command = {"type": "event_intercept_response", "id": frame["id"]}, frame["tool_args"]["command"]
+        answer = {"type": "event_intercept_response", "id": frame["id"]}
+        command = frame["tool_args"]["command"]
         if "never" in command:
             say(**answer, block=True, reason="never means never")
         else:

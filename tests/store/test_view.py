@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zotd.base.limits import Limits
-from zotd.protocol.content import ContextUse, Text, Usage
+from zotd.protocol.content import ContextUse, Text, ToolCallInfo, Usage
 from zotd.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
     AssistantMessage,
     AssistantStart,
     CompactDone,
@@ -40,7 +42,16 @@ from zotd.protocol.events import (
     UsageReport,
     UserMessage,
 )
-from zotd.protocol.session import ExtensionInfo, Note, Panel, QueuedTurn, SessionInfo, ShadowedName
+from zotd.protocol.session import (
+    ExtensionInfo,
+    Note,
+    Panel,
+    PendingApproval,
+    Preview,
+    QueuedTurn,
+    SessionInfo,
+    ShadowedName,
+)
 from zotd.store.view import SessionView
 from zotd.wire.codec import decode, encode, to_wire
 
@@ -94,6 +105,9 @@ panel: dict[str, Any] = {
     "lines": st.lists(words, max_size=2),
     "footer": words,
 }
+questions = st.sampled_from(["approval_1", "approval_2"])
+calls = st.builds(ToolCallInfo, id=words, name=words, args=st.just({"command": "make"}))
+previews = st.builds(Preview, kind=st.just("command"), command=words)
 row = st.builds(
     ExtensionInfo,
     name=names,
@@ -133,6 +147,13 @@ def pictures(draw: st.DrawFn) -> SessionInfo:
         context=draw(context),
         notes=standing.notes.rows(),
         panels=draw(st.lists(st.builds(Panel, **panel), max_size=2, unique_by=lambda one: one.extension)),
+        pending_approvals=draw(
+            st.lists(
+                st.builds(PendingApproval, approval_id=questions, tool_call=calls, preview=previews),
+                max_size=2,
+                unique_by=lambda one: one.approval_id,
+            )
+        ),
         extensions=draw(st.lists(row, max_size=3, unique_by=lambda one: (one.name, one.dir))),
     )
 
@@ -170,6 +191,8 @@ events: st.SearchStrategy[Event] = st.one_of(
         cumulative=usage,
         context=context,
     ),
+    st.builds(ApprovalRequested, approval_id=questions, tool_call=calls, preview=previews),
+    st.builds(ApprovalResolved, approval_id=questions, decision=st.just("deny"), by=names),
     st.builds(QueueChanged, turns=queue),
     st.builds(SessionChanged, session=pictures()),
     st.builds(Resync, session=pictures()),
@@ -268,3 +291,10 @@ def test_the_picture_is_what_the_events_say() -> None:
     assert [note.text for note in noted.notes] == ["error", "warn", "shown"]
     assert [turn.text for turn in noted.queue] == ["next"]
     assert [note.text for note in info_after(ExtClearNotes(extension="ada"), turn=None).notes] == ["shown"]
+    call, preview = ToolCallInfo("t", "bash", {"command": "make"}), Preview(kind="command", command="make")
+    asked = info_after(*(ApprovalRequested(approval_id=one, tool_call=call, preview=preview) for one in "ab"))
+    assert asked.pending_approvals == [
+        PendingApproval(approval_id=one, tool_call=call, preview=preview) for one in "ab"
+    ]
+    settled = info_after(ApprovalResolved(approval_id="a", decision="allow", by="nvim"))
+    assert [pending.approval_id for pending in settled.pending_approvals] == ["b"]
