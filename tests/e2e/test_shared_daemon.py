@@ -21,7 +21,7 @@ def answered(done: subprocess.CompletedProcess[str]) -> bool:
     """Whether a run of the forwarder got the answer to one ping, and nothing else came."""
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    return json.loads(done.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    return bool(json.loads(done.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}})
 
 
 def test_twenty_that_come_at_once_start_one_daemon(shared: Shared) -> None:
