@@ -190,7 +190,7 @@ class ToolResulted(EventBase, frozen=True, kw_only=True, tag="tool_result"):
     is_error: whether it failed.
     content: text and images, as the model gets them.
     details: for front ends: `tool`, and where they apply `extension`, `diff`, `modified_by` (a list of
-        extensions) and `refused_by` (an extension).
+        extensions), `refused_by` (an extension) and `denied_by` (as in `approval_resolved`, or `rules`).
     message_id: of the row that it will be in together with the other results of its batch.
 
     Example: {"type":"tool_result","id":"toolu_1","is_error":false,"content":[{"type":"text","text":"hi"}],"details":{"tool":"bash"}}
@@ -306,7 +306,7 @@ class ApprovalResolved(EventBase, frozen=True, kw_only=True, tag="approval_resol
 
     approval_id: as in `approval_requested`.
     decision: `allow` or `deny`.
-    by: who decided: a client's name, or why nobody did.
+    by: who decided: a client's name, or why nobody did: `no client`, `timeout`, `aborted`.
 
     Example: {"type":"approval_resolved","approval_id":"approval_1","decision":"allow","by":"nvim"}
     """
