@@ -161,7 +161,7 @@ def started_by(unit: Path) -> Path | None:
         name, _, value = line.partition("=")
         if name.strip() == "ExecStart":
             words = shlex.split(value.strip().lstrip("-@:+!"))
-            return Path(words[0].replace("%h", str(Path.home()))) if words else None
+            return Path(words[0].replace("%%", "%")) if words else None
     return None
 
 

@@ -64,6 +64,10 @@ def _run(argv: list[str]) -> int:
         from zotd.cli.service import main as service
 
         return service(argv[1:])
+    if argv[:1] == ["uninstall"]:
+        from zotd.cli.uninstall import main as uninstall
+
+        return uninstall(argv[1:])
     if argv[:2] == ["daemon", "run"]:
         from zotd.cli.run_daemon import run as run_daemon
 
