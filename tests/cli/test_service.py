@@ -1,0 +1,116 @@
+"""`zotd service`: files for the service manager, written once, taken back, and never over somebody else's."""
+
+from __future__ import annotations
+
+import plistlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clients import LONG, ROOT, ZOTD, Machine
+from zotd.cli import units
+
+
+def folder(machine: Machine) -> Path:
+    return machine.root / ".config" / "systemd" / "user"
+
+
+def verify(*files: Path, runtime: Path) -> str:
+    """What systemd has to say of units. It says unknown keys, and exits 0 all the same."""
+    said = subprocess.run(
+        ["systemd-analyze", "verify", "--user", *files],
+        env={"XDG_RUNTIME_DIR": str(runtime), "PATH": "/usr/bin:/bin", "HOME": str(runtime)},
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    return said.stdout + said.stderr
+
+
+def test_it_writes_units_that_start_this_program_and_systemd_has_nothing_to_say(machine: Machine) -> None:
+    done = machine.run("service", "install")
+    assert (done.returncode, done.stderr) == (0, "")
+    service, socket = folder(machine) / "zotd.service", folder(machine) / "zotd.socket"
+    assert f"ExecStart={ZOTD} daemon run --idle-timeout" in service.read_text()
+    assert f"Environment=ZOT_HOME={machine.home}\n" in service.read_text()
+    assert str(service) in done.stdout
+    assert str(socket) in done.stdout
+    # Nobody manages services for a home that was made a moment ago.
+    assert "systemctl --user daemon-reload" in done.stdout
+    assert "systemctl --user enable --now zotd.socket" in done.stdout
+    assert verify(service, socket, runtime=machine.root) == ""
+
+
+def test_the_copies_in_the_repository_are_fresh_and_systemd_has_nothing_to_say(tmp_path: Path) -> None:
+    program = ROOT / "systemd" / "write.py"
+    stale = subprocess.run(
+        [sys.executable, program, "--check"], capture_output=True, text=True, timeout=LONG, check=False
+    )
+    assert (stale.returncode, stale.stderr) == (0, "")
+    assert (
+        verify(*(ROOT / "systemd" / name for name in ("zotd.socket", "zotd.service")), runtime=tmp_path) == ""
+    )
+
+
+def test_a_key_that_systemd_does_not_know_would_be_noticed(tmp_path: Path) -> None:
+    wrong = tmp_path / "zotd.service"
+    wrong.write_text(units.service_unit(["/bin/sh"], {}).replace("WatchdogSec", "WatchdogSeconds"))
+    assert "WatchdogSeconds" in verify(wrong, runtime=tmp_path)
+
+
+def test_a_second_time_changes_nothing_and_uninstall_takes_all_back(machine: Machine) -> None:
+    machine.run("service", "install")
+    before = {path: path.stat().st_ino for path in folder(machine).iterdir()}
+    again = machine.run("service", "install", "--no-start")
+    assert again.returncode == 0
+    assert again.stdout.count("unchanged") == 2
+    assert {path: path.stat().st_ino for path in folder(machine).iterdir()} == before
+    assert machine.run("service", "uninstall").returncode == 0
+    assert list(folder(machine).iterdir()) == []
+    assert machine.run("service", "uninstall").returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_unit_of_somebody_else_is_left_alone_unless_forced(machine: Machine, kind: str) -> None:
+    theirs = folder(machine) / "zotd.service"
+    theirs.parent.mkdir(parents=True)
+    if kind == "file":
+        theirs.write_text("[Service]\nExecStart=/bin/true\n")
+    else:
+        theirs.symlink_to("/dev/null")  # as `systemctl mask` does it
+    for what in ("install", "uninstall"):
+        refused = machine.run("service", what)
+        assert refused.returncode == 1
+        assert str(theirs) in refused.stderr
+        assert "--force" in refused.stderr
+    assert [path.name for path in theirs.parent.iterdir()] == ["zotd.service"]
+    assert machine.run("service", "install", "--force").returncode == 0
+    assert units.MARK in theirs.read_text()
+    assert not theirs.is_symlink()
+
+
+def test_odd_paths_are_read_back_as_they_were(tmp_path: Path) -> None:
+    odd = tmp_path / "a b$c%d'e"
+    odd.mkdir()
+    program = odd / "zotd"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / "zotd.service"
+    unit.write_text(units.service_unit([str(program)], {"ZOT_HOME": str(odd)}).replace("Requires=", "#"))
+    assert verify(unit, runtime=tmp_path) == ""
+    agent = plistlib.loads(units.launch_agent([f"{odd}<&>"], {"ZOT_HOME": str(odd)}, "/l").encode())
+    assert agent["ProgramArguments"] == [f"{odd}<&>", "daemon", "run"]
+    assert agent["EnvironmentVariables"] == {"ZOT_HOME": str(odd)}
+    assert agent["KeepAlive"] == {"SuccessfulExit": False}
+
+
+def test_wrong_words_are_usage_errors(machine: Machine) -> None:
+    for words in (["service"], ["service", "start"], ["service", "install", "now"]):
+        refused = machine.run(*words)
+        assert refused.returncode == 2
+        assert "Traceback" not in refused.stderr
+        assert refused.stderr.startswith("zotd: service: ")
+    assert "uninstall" in machine.run("service", "--help").stdout

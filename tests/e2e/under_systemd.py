@@ -1,0 +1,107 @@
+"""What is tried inside a mount and pid namespace of its own, where a real `systemd --user` runs.
+
+Arguments: the program, an empty folder. Exits 0 when all went as it should; standard error tells how far it got.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+WAIT_S = 20.0
+RUNTIME = Path("/run/user/0")
+SOCKET = RUNTIME / "zotd" / "zotd.sock"
+
+
+def until(what: str, holds: Callable[[], Any]) -> Any:
+    """What `holds` gives once that is true."""
+    end = time.monotonic() + WAIT_S
+    while not (got := holds()):
+        assert time.monotonic() < end, f"waited in vain for: {what}"
+    sys.stderr.write(f"{what}: {got}\n")
+    return got
+
+
+def ask(method: str, **params: Any) -> Any:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(WAIT_S)
+        client.connect(str(SOCKET))
+        hello = {"protocol_version": 1, "client": {"name": "test", "version": "1"}}
+        for number, (name, what) in enumerate((("initialize", hello), (method, params))):
+            client.sendall(
+                json.dumps({"jsonrpc": "2.0", "id": number, "method": name, "params": what}).encode()
+            )
+            client.sendall(b"\n")
+        lines = client.makefile("rb")
+        lines.readline()
+        return json.loads(lines.readline())["result"]
+
+
+def shown(name: str) -> str:
+    said = subprocess.run(
+        ["systemctl", "--user", "show", "-P", name, "zotd.service"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return said.stdout.strip()
+
+
+def tried(program: str, root: Path) -> None:
+    subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)
+    drop_in = root / ".config" / "systemd" / "user" / "zotd.service.d" / "quick.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text("[Service]\nWatchdogSec=1\n")
+    subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
+    assert shown("ActiveState") == "inactive"
+
+    status = ask("daemon/status")
+    assert status["listening"] == [f"unix:{SOCKET}"]
+    assert status["idle_exit_s"]
+    until("ready", lambda: shown("ActiveState") == "active")
+    assert shown("MainPID") == str(status["pid"])
+    until("status", lambda: shown("StatusText").startswith("clients:"))
+
+    os.kill(status["pid"], signal.SIGSTOP)
+    until("killed by the watchdog and started again", lambda: shown("NRestarts") == "1")
+    after = ask("daemon/status")
+    assert after["pid"] != status["pid"]
+
+    subprocess.run(["systemctl", "--user", "stop", "zotd.service"], check=True)
+    assert shown("Result") == "success"
+    assert ask("daemon/status")["pid"] not in (status["pid"], after["pid"])  # the socket still starts it
+
+    subprocess.run([program, "service", "uninstall"], check=True, stdout=sys.stderr)
+    assert not SOCKET.exists()
+    subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)  # and back
+    assert ask("daemon/status")["pid"]
+
+
+def main() -> int:
+    program, root = sys.argv[1], Path(sys.argv[2])
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+    Path("/run/systemd/system").mkdir(parents=True)
+    RUNTIME.mkdir(parents=True, mode=0o700)
+    os.environ.update(HOME=str(root), XDG_RUNTIME_DIR=str(RUNTIME), ZOT_HOME=str(root / "zot"))
+    systemd = next(
+        path for path in ("/lib/systemd/systemd", "/usr/lib/systemd/systemd") if Path(path).exists()
+    )
+    with subprocess.Popen([systemd, "--user", "--log-target=console"], stdout=sys.stderr) as manager:
+        try:
+            until("a manager", lambda: (RUNTIME / "systemd" / "private").exists())
+            tried(program, root)
+        finally:
+            manager.terminate()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
