@@ -92,8 +92,9 @@ def test_a_unit_of_somebody_else_is_left_alone_unless_forced(machine: Machine, k
     assert not theirs.is_symlink()
 
 
-def test_odd_paths_are_read_back_as_they_were(tmp_path: Path) -> None:
-    odd = tmp_path / "a b$c%d'e"
+@pytest.mark.parametrize("name", ["a b$c%d", "it's"])
+def test_odd_paths_are_read_back_as_they_were(tmp_path: Path, name: str) -> None:
+    odd = tmp_path / name
     odd.mkdir()
     program = odd / "zotd"
     program.write_text("#!/bin/sh\n")

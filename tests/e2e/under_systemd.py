@@ -1,6 +1,6 @@
 """What is tried inside a mount and pid namespace of its own, where a real `systemd --user` runs.
 
-Arguments: the program, an empty folder. Exits 0 when all went as it should; standard error tells how far it got.
+Arguments: the program, an empty folder. Exits 0 when all went well; standard error tells how far it got.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main() -> int:
     )
     with subprocess.Popen([systemd, "--user", "--log-target=console"], stdout=sys.stderr) as manager:
         try:
-            until("a manager", lambda: (RUNTIME / "systemd" / "private").exists())
+            until("a manager", (RUNTIME / "systemd" / "private").exists)
             tried(program, root)
         finally:
             manager.terminate()

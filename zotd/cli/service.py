@@ -33,6 +33,8 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     try:
         known = parser.parse_args(argv)
+        if not (known.what or known.help):
+            raise UsageError("expected install or uninstall (zotd service --help)")
     except (UsageError, argparse.ArgumentError) as wrong:
         complain(f"service: {wrong}")
         return 2
@@ -59,7 +61,9 @@ def _parser() -> Parser:
         formatter_class=Lines,
     )
     add = parser.add_argument
-    add("what", choices=("install", "uninstall"), metavar="install|uninstall", help="which of the two")
+    add(
+        "what", nargs="?", choices=("install", "uninstall"), metavar="install|uninstall", help="which of both"
+    )
     add("--no-start", action="store_true", help="write the files and start nothing")
     add("--force", action="store_true", help="replace or remove files of that name that zotd has not written")
     add("-h", "--help", action="store_true", help="show this and exit")

@@ -50,7 +50,7 @@ Type=notify
 NotifyAccess=main
 WatchdogSec={WATCHDOG_S}
 ExecStart={{program}} daemon run --idle-timeout {IDLE_S}
-{{environment}}# It ends by itself with nothing to do, and after an upgrade: no failure. The socket starts it again.
+{{environment}}# It ends by itself with nothing to do, and after an upgrade. The socket starts it again.
 Restart=on-failure
 RestartSec=1
 # SIGTERM goes to the daemon, which ends its extensions and shell commands in order, within 5 seconds. What is
@@ -126,9 +126,14 @@ def socket_unit() -> str:
 def service_unit(program: Sequence[str], environ: Mapping[str, str]) -> str:
     """The text of `zotd.service`. program: absolute path and first words. environ: what it is to have."""
     lines = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environ.items()))
-    return _SERVICE.format(
-        program=" ".join(_quoted(_undollared(word)) for word in program), environment=lines
-    )
+    if set(program[0]) & {*"\"'\\"}:  # systemd takes no such name, quoted or not
+        program = ["/usr/bin/env", *program]
+    first, *rest = program
+    words = [
+        _quoted(first),
+        *(_quoted(word.replace("$", "$$")) for word in rest),
+    ]  # $ begins a variable there
+    return _SERVICE.format(program=" ".join(words), environment=lines)
 
 
 def launch_agent(program: Sequence[str], environ: Mapping[str, str], log: str) -> str:
@@ -150,11 +155,6 @@ def _quoted(word: str) -> str:
     for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
         word = word.replace(plain, written)
     return f'"{word}"'
-
-
-def _undollared(word: str) -> str:
-    """In a command line `$` begins a variable."""
-    return word.replace("$", "$$")
 
 
 def _escaped(text: str) -> str:
