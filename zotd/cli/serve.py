@@ -8,11 +8,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zotd import __version__
 from zotd.base.limits import Limits
-from zotd.base.log import log, mistake, say
+from zotd.base.log import log, mistake, say, wanted
 from zotd.base.log_lines import LogLines, start_log
 from zotd.base.paths import absolute, daemon_log, daemon_socket
 from zotd.base.settings import of_environment, of_process
@@ -25,7 +25,7 @@ from zotd.daemon.life import Life, leave_after
 from zotd.daemon.sending import Outlet
 from zotd.daemon.server import serve_stdio
 from zotd.daemon.spec import SessionSpec
-from zotd.daemon.streams import SocketClient
+from zotd.daemon.streams import SocketClient, StreamOutlet
 from zotd.daemon.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from zotd.daemon.door import Door
     from zotd.daemon.place import Place
+    from zotd.protocol.daemon_methods import Transport
 
 
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, supervisor: Supervisor) -> int:
@@ -126,12 +127,20 @@ class Server(Life):
 
         installation = Installation() if flags.daemon else None
         log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
-        self.serving(flags.idle_timeout, installation.changed if installation else lambda: False)
+        idle_s = flags.idle_timeout or (self._configured_idle_s() if flags.daemon else 0.0)
+        self.serving(idle_s, installation.changed if installation else lambda: False)
         await self.stopping.wait()
         leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
         self.closed()
         log("stopped", uptime_s=round(time.monotonic() - self.running_since, 3))
         return self.code
+
+    def _configured_idle_s(self) -> float:
+        """After how long with nothing to do the user wants the daemon to end; 0 for never."""
+        configured = of_process(self.spec.environ, self.spec.home)
+        for fault in configured.faults:
+            log("configuration", "warn", fault=str(fault))
+        return float(configured.values.get("idle_timeout", 0.0))
 
     async def _open(self, flags: Flags) -> None:
         """Listen where the service manager does, or at the user's own place; and where flags say."""
@@ -198,11 +207,15 @@ class Server(Life):
         # Frames that are known from the start are those of a WebSocket.
         self.arrived()
         connection = Connection(outlet, self._limits, Desk(self, guarded=frames is not None), frames)
-        self.connections[connection] = "stdio" if self.private else "unix" if frames is None else "websocket"
+        came_by = self.connections[connection] = _transport(frames, private=self.private)
+        peer: dict[str, Any] = outlet.peer() if isinstance(outlet, StreamOutlet) and wanted() else {}
+        log("connection opened", connection=connection.number, transport=came_by, **peer)
         return connection
 
     def _gone(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        about = connection.about()
+        log("connection closed", connection=connection.number, client=about.name, dialect=about.dialect)
         self.tasks.create_task(self._closed(connection))
 
     async def _closed(self, connection: Connection) -> None:
@@ -232,3 +245,9 @@ class Server(Life):
             pass
         finally:
             connection.close()
+
+
+def _transport(frames: Frames | None, *, private: bool) -> Transport:
+    if private:
+        return "stdio"
+    return "unix" if frames is None else "websocket"

@@ -121,6 +121,12 @@ class Approvals:
             )
         )
         self._question = question
+        log(
+            "approval asked",
+            session=self._session.id,
+            approval=request.approval_id,
+            tool=request.tool_call.name,
+        )
         within = self._session.limits.approval_s
         try:
             for client in tuple(self._session.clients):

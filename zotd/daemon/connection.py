@@ -6,6 +6,7 @@ Imports next to nothing, so that a health check is answered before the agent is 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -84,12 +85,19 @@ class BadPreface(Exception):
         self.data = data
 
 
+_NUMBERS = itertools.count(1)
+
+
 class Connection:
-    """Bytes in, bytes out. frames: how values are cut; by default that is found out from the first bytes."""
+    """Bytes in, bytes out. frames: how values are cut; by default that is found out from the first bytes.
+
+    number: tells it from all others that this process has had.
+    """
 
     def __init__(
         self, outlet: Outlet, limits: Limits, reception: Reception, frames: Frames | None = None
     ) -> None:
+        self.number = next(_NUMBERS)
         self.limits = limits
         self.front: Front | None = None
         self.outlet = outlet

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import sys
+from contextlib import suppress
 
 
 def may_connect(connected: socket.socket) -> tuple[bool, int]:
@@ -15,6 +16,17 @@ def may_connect(connected: socket.socket) -> tuple[bool, int]:
     """
     uid = _uid(connected)
     return uid in (0, os.geteuid()), uid
+
+
+def peer_of(connected: socket.socket) -> dict[str, int]:
+    """The `uid` and `pid` of the other end of a Unix socket; without what the system does not tell."""
+    if connected.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return {}
+    with suppress(OSError):
+        told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", told)
+        return {"uid": uid, "pid": pid}
+    return {}
 
 
 def _uid(connected: socket.socket) -> int:

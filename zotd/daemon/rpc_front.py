@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -14,11 +15,13 @@ import jsonrpcserver
 import msgspec
 from jsonrpcserver.exceptions import JsonRpcError
 
+from zotd.base.log import mistake
 from zotd.base.tasks import Tasks, failure_of
 from zotd.daemon.calls import Method, Refused, Then
 from zotd.daemon.connection import About, Connection
 from zotd.daemon.daemon import Daemon
 from zotd.daemon.questions import Questions
+from zotd.daemon.request_line import request_line
 from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS, TO_THE_END
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
@@ -250,20 +253,27 @@ class RpcFront:
         answer.afterwards()
 
     async def _serve(self, request: Request, send: Callable[[Answer], None]) -> None:
+        began = time.perf_counter()
         # What follows `initialize` in the same packet must find it done.
         async with nullcontext() if self.initialized else self._introduction:
             answer = await self._answer(request)
         send(answer)
+        self._written(request, answer.outcome, began)
 
     def _served(self, request: Request, task: asyncio.Task[None], send: Callable[[Answer], None]) -> None:
         """Forget a request. One that was cancelled, perhaps before it began, is answered here."""
         self._running.pop(request.id, None)
         if task.cancelled():
+            self._written(request, "cancelled")
             send(Answer(self._peer.cancel(request.id)))
         elif failure_of(task) is not None:
+            self._written(request, "internal")
             send(
                 Answer(self._peer.fail(request.id, rpc.INTERNAL_ERROR, "internal error", problem("internal")))
             )
+
+    def _written(self, request: Request, outcome: str, began: float = 0.0) -> None:
+        request_line(request.method, self._connection.number, request.id, outcome, began)
 
     async def _answer(self, request: Request) -> Answer:
         early = {"initialize"} if self.token else BEFORE_INITIALIZE
@@ -314,6 +324,12 @@ class Answer(NamedTuple):
     action: Callable[[], object] | None = None
     patient: bool = False
 
+    @property
+    def outcome(self) -> str:
+        """In one word."""
+        failure = (self.reply or {}).get("error")
+        return "ok" if failure is None else str(failure["data"]["kind"])
+
     def afterwards(self) -> None:
         if self.action is not None:
             self.action()
@@ -356,6 +372,9 @@ def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
             call.action = no.then
             message = f"{name}: {no}" if no.code == rpc.INVALID_PARAMS else str(no)
             raise JsonRpcError(no.code, message, problem(no.kind, no.hint, **no.data)) from None
+        except Exception as bug:
+            mistake(f"request {name}", bug)
+            raise
         if isinstance(result, Then):
             result, call.action = result
         return jsonrpcserver.Success({} if result is None else msgspec.to_builtins(result))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +19,14 @@ from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
 from zotd.base.clock import now
 from zotd.base.limits import Limits
+from zotd.base.log import log
 from zotd.base.tasks import Tasks, Watched
 from zotd.daemon.admission import Admission
 from zotd.daemon.approvals import Approvals
 from zotd.daemon.audience import Audience, Client, End
 from zotd.daemon.beginning import Beginning
 from zotd.daemon.commands import Commands
+from zotd.daemon.diary import Diary
 from zotd.daemon.notes import Notes
 from zotd.daemon.refused import Refused
 from zotd.daemon.session_picture import picture_of
@@ -99,6 +102,7 @@ class Session:
         self.approvals = Approvals(self, approval, headless=headless, alone=alone)
         self.view = SessionView(picture_of(self, beginning.updated), limits)
         self.notes = Notes(self.publish, self.view.notes, limits.notes_kept)
+        self._diary = Diary(session_id)
         self._crowded = False  # whether it was told that prompts are dropped
         self._over = False
         self._admission = Admission(limits.last_submissions, self.publish)
@@ -125,6 +129,7 @@ class Session:
         published = Published(name, self.next_seq, encode_to_keep(wire), whose or "", self.id)
         self.next_seq += 1
         self.view.fold(event, time, whose)
+        self._diary.follow(event)
         self.audience.show(published)
         if self.host is not None:
             self.host.interception.observe(event)
@@ -178,7 +183,7 @@ class Session:
         await self.audience.changed()
 
     def prompt(self, text: str, extension: str) -> str:
-        if not self.closing and self._admission.takes(extension, len(self.clients)):
+        if not self.turns.refuses and self._admission.takes(extension, len(self.clients)):
             turn = self.turns.make([Text(text)], f"extension:{extension}")
             try:
                 self.enqueue(turn)
@@ -194,7 +199,7 @@ class Session:
         return self.commands.built_in(text)
 
     def run(self, invocation: Invocation, extension: str) -> None:
-        if not self.closing and self._admission.takes(extension, len(self.clients)):
+        if not self.turns.refuses and self._admission.takes(extension, len(self.clients)):
             self.run_command(invocation, f"extension:{extension}").begin()
 
     def failed(self, extension: str, message: str) -> None:
@@ -300,7 +305,11 @@ class Session:
         Who asks while it goes on gets the same result.
         """
         assert self.host is not None
+        began = time.perf_counter()
         reloaded = await self.host.reload()
+        took = round((time.perf_counter() - began) * 1000, 3)
+        failed = len(reloaded.errors)
+        log("reload", session=self.id, ready=len(reloaded.ready), failed=failed, duration_ms=took)
         self.listed()
         return reloaded
 
@@ -366,6 +375,7 @@ class Session:
 
     def _work(self, turn: Turn) -> Coroutine[Any, Any, Outcome]:
         """What runs a turn, from its first event to its `done`."""
+        self._diary.begin(turn.id, client=turn.client, provider=self.provider, model=self.model.id)
         self._crowded = False
         if turn.compact is not None:
             return self._loop.compact(turn.id, self.model, turn.compact)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +18,7 @@ from zotd.base.log import mistake
 from zotd.base.tasks import Tasks
 from zotd.daemon.capabilities import declared
 from zotd.daemon.connection import About, Connection
+from zotd.daemon.request_line import request_line
 from zotd.wire import dialect
 from zotd.wire.dialect import Command, Refusal
 
@@ -66,6 +68,7 @@ class ZotFront:
         self._session: Session | None = None
         self._inbox: deque[Command | Refusal | None] = deque()  # None: begin the session
         self._pump: asyncio.Task[None] | None = None
+        self._since: dict[int, float] = {}  # when commands came that are not answered
         self.reloads: set[asyncio.Task[None]] = set()
         self._trusted = not desk.token
         self.awaited: set[str] = set()
@@ -133,6 +136,8 @@ class ZotFront:
 
     def _take(self, item: Command | Refusal | None) -> None:
         """Serve at once what needs no agent, unless something waits ahead of it: answers keep their order."""
+        if isinstance(item, Command):
+            self._since[id(item)] = time.perf_counter()
         if self._pump is None and item is not None and self._is_light(item):
             self._answer_light(item)
             return
@@ -295,9 +300,15 @@ class ZotFront:
 
     def reply(self, command: Command, data: dict[str, Any] | None) -> None:
         self._connection.send(dialect.response(command.type, command.id, data=data))
+        self._written(command, "ok")
 
     def refuse(self, command: Command, error: str) -> None:
         self._connection.send(dialect.response(command.type, command.id, error=error))
+        self._written(command, "refused")
+
+    def _written(self, command: Command, outcome: str) -> None:
+        began = self._since.pop(id(command), 0.0)
+        request_line(command.type, self._connection.number, command.id, outcome, began)
 
 
 def _named(item: Command | Refusal) -> Command:

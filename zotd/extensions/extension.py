@@ -7,6 +7,7 @@ import signal
 
 from zotd.base.clock import now
 from zotd.base.limits import Limits
+from zotd.base.log import log
 from zotd.base.paths import extension_log
 from zotd.extensions.asking import (
     AnyAnswer,
@@ -100,6 +101,11 @@ class Extension:
     def name(self) -> str:
         """As the manifest has it."""
         return self.located.name
+
+    @property
+    def session_id(self) -> str:
+        """Of the session that it belongs to."""
+        return self._surroundings.session_id
 
     @property
     def dismissed(self) -> bool:
@@ -214,6 +220,7 @@ class Extension:
         )
         if child.stdin is not None:
             self._outbox = Outbox(child.stdin, self._limits)
+        log("extension spawned", session=self.session_id, extension=self.name, pid=child.pid)
         return child
 
     async def _serve(self, child: Running) -> str:
@@ -295,6 +302,7 @@ class Extension:
         if self._quiet is not None:
             self._quiet.cancel()
         self.remark(how)
+        log("extension ended", session=self.session_id, extension=self.name, how=how)
         said = f"extension {self.name} {how}"
         self._questions.fail(f"extension {self.name} {self.parting}" if self._stopping else said)
         if self._stopping:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from zotd.agent.ports import Allowed, Refused, Verdict
 from zotd.base.limits import Limits
+from zotd.base.log import log
 from zotd.extensions.asking import AskFailed, ExtensionGone, NotReading
 from zotd.extensions.panel_text import paragraphs
 from zotd.extensions.text import within
@@ -128,6 +129,7 @@ class Interception:
         except NotReading:
             if not missed:
                 extension.remark("it does not read: events are dropped from here on")
+                log("extension does not read", "warning", extension=extension.name)
             self._missed[extension] = missed + 1
             self._dropped[extension] = self.dropped(extension) + 1
         else:
@@ -197,6 +199,8 @@ class Interception:
             return await extension.ask(question, self._limits.intercept_s, InterceptResponse)
         except AskFailed as failure:
             if not extension.dismissed:
+                ids = {"session": extension.session_id, "extension": extension.name}
+                log("interceptor gave no answer", "warning", **ids, on=question.event, reason=str(failure))
                 self._warn(extension.name, f"{failure}: the {question.event} was allowed")
             return None
 

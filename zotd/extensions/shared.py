@@ -193,11 +193,6 @@ class Member(Extension):
             self._lost = 0
             self.remark(f"no client of session {self.session_id} reads: what it is told is lost from here on")
 
-    @property
-    def session_id(self) -> str:
-        """Of the session that sees it."""
-        return self._surroundings.session_id
-
     def remark(self, text: str) -> None:
         if self._process is not None:
             self._process.extension.remark(text)
