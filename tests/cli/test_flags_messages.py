@@ -30,7 +30,7 @@ LEVELS = "off, minimum, minimal, low, medium, high, xhigh, max, maximum"
         (["--no-yolo", "--approval", "auto"], "--no-yolo asks, --approval auto does not: give one of them"),
         (["--connect="], "--connect: expected auto or the path of a socket, got nothing"),
         (["--idle-timeout", "0"], "--idle-timeout: 0 is not a number of seconds above 0"),
-        (["--idle-timeout", "5"], "--idle-timeout goes with --listen and zotd daemon"),
+        (["--idle-timeout", "5"], "--idle-timeout goes with rpc --listen and zotd daemon run"),
         (["--max-cost-usd", "1"], "--max-cost-usd needs prices of models, which this version does not have"),
         (["--model"], "--model: expected one argument"),
     ],
@@ -105,7 +105,7 @@ def test_a_path_in_the_home_of_nobody_is_refused(machine: Machine) -> None:
 def test_a_file_where_the_socket_would_be_is_named_and_left_alone(machine: Machine) -> None:
     path = machine.root / "notes.txt"
     path.write_text("precious")
-    assert f"{path}: exists and is not a socket" in refused(machine, f"unix:{path}")
+    assert f"{path}: is a symbolic link; remove it" in refused(machine, f"unix:{path}")
     assert path.read_text() == "precious"
 
 
@@ -116,7 +116,7 @@ def test_a_directory_where_the_socket_would_be_is_named(machine: Machine) -> Non
 def test_a_link_to_nowhere_where_the_socket_would_be_is_named(machine: Machine) -> None:
     path = machine.root / "link.sock"
     path.symlink_to(machine.root / "gone.sock")
-    assert f"{path}: exists and is not a socket" in refused(machine, f"unix:{path}")
+    assert f"{path}: is a symbolic link; remove it" in refused(machine, f"unix:{path}")
     assert path.is_symlink()
 
 

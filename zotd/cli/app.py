@@ -27,6 +27,8 @@ def run(flags: Flags) -> int:
             supervisor = Supervisor(os.environ)
         except OSError as wrong:
             return _complain(str(wrong), 2)
+        if flags.idle_timeout and not (flags.daemon or flags.listen or supervisor.inherited):
+            return _complain("--idle-timeout goes with --listen: the only client on stdio is never away", 2)
     environ = dict(os.environ)
     tokens = [environ.pop(name) for name in TOKEN_VARIABLES if name in environ]
     try:

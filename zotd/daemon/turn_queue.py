@@ -58,6 +58,11 @@ class TurnQueue:
         """Whether nothing runs or was accepted and will."""
         return self.active is None and not self.waiting
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it takes nothing new."""
+        return self.closed or self.draining
+
     def make(self, content: list[Block], client: str, started: Callable[[], None] = lambda: None) -> Turn:
         """A turn that can be waited for, and neither runs nor waits yet.
 
