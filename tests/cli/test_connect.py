@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.clients import ROOT
+from tests.clients import LONG, ROOT
+from tests.daemons import Shared
 from zotd.cli.connect import Call, plain, preface
 from zotd.cli.flags import parse
 from zotd.cli.preface import call_of
@@ -110,3 +115,78 @@ def test_the_forwarder_imports_next_to_nothing() -> None:
         "zotd.cli.rendezvous",
     }
     assert loaded - ours <= {"__future__", "_json", "_socket"}
+
+
+@contextmanager
+def peer(path: Path, *answers: bytes) -> Iterator[list[bytes]]:
+    """Whoever connects is told the next answer, and that is all; the last of them is heard out and echoed.
+
+    Gives what each has said first.
+    """
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        for answer in answers:
+            connected, _ = listening.accept()
+            with connected, connected.makefile("rb") as lines, suppress(ConnectionError):
+                heard.append(lines.readline())
+                connected.sendall(answer)
+                if answer is answers[-1]:
+                    connected.sendall(lines.read())
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        listening.settimeout(LONG)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield heard
+        thread.join(LONG)
+
+
+WELCOME = b'{"zotd":1,"version":"0.1.0"}\n'
+ENDING = b'{"zotd":1,"version":"0.1.0","draining":true}\n'
+FULL = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"full","data":{"kind":"overloaded"}}}\n'
+REFUSED = (
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"$.cwd: no",'
+    b'"data":{"kind":"invalid_params","hint":"go"}}}\n'
+)
+
+
+def test_a_daemon_that_ends_or_is_full_is_tried_again_with_nothing_lost(shared: Shared) -> None:
+    path = shared.runtime / "peer.sock"
+    said = b"anything at all, cut anywhere: \xff\x00" * 10_000
+    with peer(path, b"", ENDING, FULL, WELCOME + b"early\n") as heard:
+        done = subprocess.run(
+            [shared.machine.program, "rpc", "--connect", path],
+            input=said,
+            capture_output=True,
+            env=shared.machine.env,
+            cwd=shared.machine.cwd,
+            timeout=LONG,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == b"early\n" + said
+    assert len(set(heard)) == 1
+    assert json.loads(heard[0])["cwd"] == str(shared.machine.cwd)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "words"),
+    [
+        (REFUSED, 2, "zotd: the daemon refuses: $.cwd: no; go\n"),
+        (b"HTTP/1.1 400 Bad Request\r\n", 1, "what answers there is no zotd\n"),
+        (b"[1]\n", 1, "what answers there is no zotd\n"),
+        (b"x" * 100_000, 1, "what answers there is no zotd\n"),
+    ],
+)
+def test_who_does_not_take_the_preface_is_told_of_in_one_line(
+    shared: Shared, answer: bytes, code: int, words: str
+) -> None:
+    path = shared.runtime / "peer.sock"
+    with peer(path, answer):
+        done = shared.machine.run("rpc", "--connect", path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.endswith(words)
+    assert done.stderr.count("\n") == 1

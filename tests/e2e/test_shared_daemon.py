@@ -125,7 +125,7 @@ def test_a_daemon_holds_nothing_of_who_started_it(shared: Shared) -> None:
 
 def test_a_daemon_that_ends_as_somebody_comes_is_followed_by_another(shared: Shared) -> None:
     shared.started("--idle-timeout", "0.05")
-    for _ in range(4):
+    for _ in range(3):
         assert answered(shared.machine.run("rpc", "--connect", "auto", *SCRIPTED, stdin=PING))
         shared.started("--idle-timeout", "0.05")
 
@@ -188,6 +188,19 @@ def test_a_second_home_on_the_same_socket_is_refused_by_name(shared: Shared) -> 
     assert str(other) in done.stderr
     assert str(shared.machine.home) in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_without_a_runtime_directory_the_daemon_is_met_under_its_home(shared: Shared) -> None:
+    home = shared.runtime / "h"
+    env = {"XDG_RUNTIME_DIR": "", "ZOT_HOME": str(home)}
+    done = shared.machine.run("rpc", "--connect", "auto", *SCRIPTED, stdin=PING, env=env)
+    ended = shared.daemon("stop", env=env)
+    assert answered(done)
+    assert ended.stdout.startswith("stopped: process ")
+    assert (home / "run").stat().st_mode & 0o777 == 0o700
+    missing = shared.machine.run("rpc", "--connect", "auto", stdin=PING, env={"XDG_RUNTIME_DIR": "/no/such"})
+    assert missing.returncode == 1
+    assert "XDG_RUNTIME_DIR /no/such is not a directory" in missing.stderr
 
 
 def _link(path: Path, target: Path) -> None:

@@ -6,13 +6,12 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from zotd import __version__
 from zotd.base.limits import Limits
 from zotd.base.places import daemon_socket, run_directory
-from zotd.cli.rendezvous import check_place, dial, peer, silent
+from zotd.cli.rendezvous import NoDaemon, check_place, dial, own_peer, silent
 from zotd.daemon.spec import TOKEN_VARIABLES
 
 
@@ -43,7 +42,11 @@ class Line:
         self._seconds = limits.daemon_answer_s
         self._rest = b""
         dialled = dial(self.path)
-        self.pid, _ = peer(dialled)
+        try:
+            self.pid = own_peer(dialled, self.path)
+        except NoDaemon:
+            dialled.close()
+            raise
         self._socket = socket.socket(fileno=dialled.detach())
         self._socket.settimeout(self._seconds)
         self._token = next((environ[name] for name in TOKEN_VARIABLES if environ.get(name)), "")
@@ -70,18 +73,6 @@ class Line:
         except TimeoutError:
             raise Silent(silent(self.path, self.pid, self._seconds), self.pid) from None
         return answer
-
-    def closed(self, seconds: float) -> bool:
-        """Whether the daemon hangs up within seconds."""
-        self._socket.settimeout(seconds)
-        with suppress(TimeoutError):
-            try:
-                while self._socket.recv(65536):
-                    pass
-            except ConnectionError:
-                pass
-            return True
-        return False
 
     def _answer(self, number: int) -> Any:
         """The result to the request of that number, events let pass."""

@@ -19,7 +19,12 @@ def call_of(flags: Flags) -> Call:
     cwd = absolute(flags.cwd or ".", "--cwd")
     if not cwd.is_dir():
         raise NotADirectoryError(f"--cwd {flags.cwd}: {cwd} is not a directory")
-    for name, given in (("--temperature", flags.temperature is not None), ("--insecure", flags.insecure)):
+    own = (
+        ("--temperature", flags.temperature is not None),
+        ("--insecure", flags.insecure),
+        ("--log-level", bool(flags.log_level)),
+    )
+    for name, given in own:
         if given:
             raise Unsendable(f"{name} does not go with --connect: a shared daemon has its own; leave one out")
     said: dict[str, Any] = {

@@ -98,10 +98,8 @@ def check_place(place: str) -> None:
 def greet(path: str, line: bytes, limits: Limits | None = None) -> Met:
     """Connect and have a preface taken. Raises Gone, and NoDaemon for what waiting does not mend."""
     met = dial(path)
-    pid, uid = peer(met)
     try:
-        if uid not in (os.getuid(), -1):
-            raise Unwelcome(f"{path}: the daemon there runs as another user (uid {uid})")
+        pid = own_peer(met, path)
         answer, early = _exchange(met, path, line, pid, limits)
         _judge(answer, path, line)
     except BaseException:
@@ -152,7 +150,15 @@ def _explained(path: str, wrong: OSError | ValueError) -> Gone | NoDaemon:
     return NoDaemon(f"{path!r}: cannot connect: {getattr(wrong, 'strerror', None) or wrong}")
 
 
-def peer(met: _socket.socket) -> tuple[int, int]:
+def own_peer(met: _socket.socket, path: str) -> int:
+    """The process that began to listen at the other end, 0 if unknown. Raises Unwelcome for another's."""
+    pid, uid = _peer(met)
+    if uid not in (os.getuid(), -1):
+        raise Unwelcome(f"{path}: the daemon there runs as another user (uid {uid})")
+    return pid
+
+
+def _peer(met: _socket.socket) -> tuple[int, int]:
     """Process and user that began to listen at the other end; 0 and -1 where the system does not tell."""
     platform: str = sys.platform
     if platform == "linux":

@@ -25,6 +25,8 @@ _LOOK_AGAIN_S = 0.02
 _PASSED_ON = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "TZ")
 _PASSED_ON_BY_PREFIX = ("LC_", "XDG_", "PYTHONPATH", "PYTHONHOME")
 """Of the caller's environment, what a daemon gets. Keys are the caller's own, and come by preface."""
+_TAKEN_S = 0.3
+"""For whoever has taken the place of a daemon that was just started to listen there."""
 _LAST_LINES = 5
 _LAST_BYTES = 4096
 
@@ -160,7 +162,7 @@ def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, id
         os.close(sink)
     while not _listens(path):
         if (code := daemon.poll()) is not None:
-            if _listens(path):  # somebody else's, which took the place meanwhile
+            if wait_until(lambda: _listens(path), _TAKEN_S):  # by somebody else, who came first
                 return
             raise NoDaemon(f"the daemon ended with {_ended(code)} as it started: {_last_words(log, before)}")
         if time.monotonic() > deadline:
@@ -174,7 +176,7 @@ def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, id
 def _spawned(environ: Mapping[str, str], home: str, idle_s: float, sink: int) -> Popen[bytes]:
     import subprocess
 
-    command = [sys.executable, "-P", "-m", "zotd", "daemon", "run"]
+    command = [sys.executable, "-P", "-m", "zotd", "daemon", "run", "--log", "auto"]
     if idle_s:
         command += ["--idle-timeout", f"{idle_s:g}"]
     # Files that its tools make are for others to read at most, and for the user in any case.

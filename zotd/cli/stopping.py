@@ -23,14 +23,15 @@ def stop(dialled: Callable[[], Line], limits: Limits, *, drain: bool) -> int:
     """
     try:
         with dialled() as line:
+            pid, gone = line.pid, lambda: True
             try:
-                pid: int = line.ask("daemon/status")["pid"]
+                pid = line.ask("daemon/status")["pid"]
                 gone = _watched(pid)
                 line.ask("daemon/stop", drain=drain)
             except Silent as silent:
                 return _forced(silent, dialled, limits)
-            except ConnectionError:  # it was ending as we came
-                return line.pid
+            except ConnectionError:
+                pass  # it was ending as we came
     except Absent:
         return 0
     bound = limits.drain_turns_s if drain else 0.0
