@@ -35,8 +35,7 @@ class SessionNew(Params, frozen=True, kw_only=True):
     extensions: absolute paths of extension directories to load ahead of installed ones.
     discover_extensions: whether installed ones are loaded too.
     max_steps: model calls in one turn.
-    approval: `auto`, `ask` or `rules`; when neither this nor flags nor configuration say it, `ask` for a client
-        that declared `approvals`, else `auto`.
+    approval: `auto`, `ask` or `rules`; by default `ask` for a client that declared `approvals`, else `auto`.
     ephemeral: whether it is never saved; a saved one has a file as soon as there is a message.
 
     Example: {"cwd":"/home/user/project","provider":"scripted","ephemeral":true}
@@ -390,8 +389,7 @@ class SessionSet(SessionRef, frozen=True, kw_only=True):
     provider: id; its first model when `model` is absent.
     model: id of that provider.
     reasoning: a level, `off` for none.
-    approval: `auto`, `ask` or `rules`; counts from the next call of a tool on. With `auto` what is asked about
-        at the moment runs too.
+    approval: `auto`, `ask` or `rules`, from the next call of a tool on; `auto` runs what waits to be allowed too.
 
     Example: {"session_id":"8f37d5f6","reasoning":"high"}
     """
