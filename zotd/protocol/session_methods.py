@@ -389,7 +389,7 @@ class SessionSet(SessionRef, frozen=True, kw_only=True):
     provider: id; its first model when `model` is absent.
     model: id of that provider.
     reasoning: a level, `off` for none.
-    approval: `auto`, `ask` or `rules`, from the next tool call on; `auto` also allows what is asked about now.
+    approval: `auto`, `ask` or `rules`, from the next tool call on; `auto` lets run what is asked about now.
 
     Example: {"session_id":"8f37d5f6","reasoning":"high"}
     """
