@@ -148,3 +148,19 @@ def test_a_zot_client_gets_the_configured_model(machine: Machine) -> None:
     client = machine.rpc("--no-ext")
     assert client.ask("hello")["data"]["model"] == "of-user"
     assert client.ask("get_state")["data"]["model"] == "of-user"
+
+
+def test_approval_is_the_users_to_configure(machine: Machine) -> None:
+    user_says(machine, provider="scripted", approval="rules")
+    project_says(machine, approval="auto")
+    client = machine.rpc("--no-ext").greet(capabilities={"approvals": True})
+    made = client.call("session/new", cwd=str(machine.cwd))["session"]
+    assert made["approval"] == "rules"
+    assert client.call("session/new", cwd=str(machine.cwd), approval="ask")["session"]["approval"] == "ask"
+
+
+def test_a_daemon_ends_when_it_was_idle_for_as_long_as_the_user_configured(machine: Machine) -> None:
+    user_says(machine, idle_timeout=0.1, provider="scripted")
+    daemon = machine.start("daemon", "run")
+    assert daemon.exit_code() == 0
+    assert not (machine.home / "run" / "zotd.sock").exists()

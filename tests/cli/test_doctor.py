@@ -135,6 +135,7 @@ def test_what_the_environment_names_wrongly_is_named_and_no_value_is_shown(machi
         "PYTHONCOERCECLOCALE": "0",
         "OPENAI_API_KEY": PLANTED,
         "ZOTD_MODEL": "some",
+        "OLLAMA_HOST": f"a:{PLANTED}@b:c",
     }
     report, code = doctor(machine, env=env)
     assert code == 1
@@ -148,6 +149,29 @@ def test_what_the_environment_names_wrongly_is_named_and_no_value_is_shown(machi
         "a run that names no model asks openai-compatible, some, its key from OPENAI_API_KEY",
     ]
     assert PLANTED not in json.dumps(report)
+
+
+def test_a_home_in_which_nothing_can_be_written_is_an_error(machine: Machine) -> None:
+    report, code = doctor(machine, env={"ZOT_HOME": "/proc"})
+    [(level, text, mend)] = [one for one in findings(report, "home") if one[0] == "error"]
+    assert text.startswith("nothing can be written in /proc: ")
+    assert (level, code) == ("error", 1)
+    assert "set ZOT_HOME elsewhere" in mend
+    report, _ = doctor(machine, env={"ZOT_HOME": str(put(machine.root / "file", ""))})
+    assert "is not a directory" in findings(report, "home")[0][1]
+
+
+def test_another_zotd_on_the_path_is_named(machine: Machine) -> None:
+    other = put(machine.root / "bin" / "zotd", "#!/bin/sh\n", 0o755)
+    report, _ = doctor(machine, env={"PATH": f"{other.parent}:{machine.env['PATH']}"})
+    assert findings(report, "program")[0][0] == "warn"
+    assert f"{other} is another zotd than this one" in findings(report, "program")[0][1]
+
+
+def test_a_socket_whose_path_is_too_long_is_named(machine: Machine) -> None:
+    report, code = doctor(machine, env={"XDG_RUNTIME_DIR": f"/tmp/{'x' * 110}"})
+    assert "a socket's has 107 at most" in findings(report, "run directory")[0][1]
+    assert code == 1
 
 
 def test_pipes_in_the_place_of_files_hold_nobody(machine: Machine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from zotd.base.files import is_file
 from zotd.base.paths import daemon_log, daemon_socket, run_directory
 from zotd.cli.checks import Check, Finding, Site, error, ok, warn
 
+_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 _RESTART = "zotd daemon restart"
 
 
@@ -28,6 +30,9 @@ def run_files(site: Site) -> Iterator[Finding]:
     from zotd.cli.rendezvous import NoDaemon, check_place
 
     place = run_directory(site.environ, site.home)
+    if (long := len(os.fsencode(daemon_socket(site.environ, site.home)))) > _SOCKET_BYTES:
+        mend = "set XDG_RUNTIME_DIR, or a shorter ZOT_HOME"
+        yield error(f"its path has {long} bytes; a socket's has {_SOCKET_BYTES} at most", mend)
     if not os.path.lexists(place):
         yield ok("it is not there; the first daemon makes it")
         return
@@ -62,10 +67,11 @@ def daemon(site: Site) -> Iterator[Finding]:
         else:
             yield ok("none runs; zotd daemon start, or --connect auto, starts one")
         return
-    yield from _of_state(site, state)
+    yield from judged(site, state)
 
 
-def _of_state(site: Site, state: dict[str, Any]) -> Iterator[Finding]:
+def judged(site: Site, state: dict[str, Any]) -> Iterator[Finding]:
+    """What a result of `daemon/status` means for whoever would join that daemon."""
     if state["version"] != __version__:
         mend = f"{_RESTART}: it ends what it does, and its clients come back"
         yield warn(f"version {state['version']} runs, {__version__} is installed", mend)

@@ -106,7 +106,7 @@ def model(site: Site) -> Iterator[Finding]:
         try:
             able, source = credentials(provider, "", None, site.environ)
         except BadChoice as wrong:
-            yield error(str(wrong), "correct that variable, or unset it")
+            yield error(_valueless(wrong, site), "correct that variable, or unset it")
             continue
         if able and source:
             yield ok(f"{provider} has a key, from {source}")
@@ -116,12 +116,21 @@ def model(site: Site) -> Iterator[Finding]:
         first, _, ways = str(missing).partition(". ")
         yield warn(f"a run that names no model has none: {first}", ways.partition("\n")[2].strip() or ways)
     except BadChoice as wrong:
-        yield error(str(wrong), "name another on the command line or in the configuration")
+        yield error(_valueless(wrong, site), "name another on the command line or in the configuration")
     else:
         source = f", its key from {choice.key_source}" if choice.key_source else ""
         yield ok(f"a run that names no model asks {choice.provider}, {choice.model}{source}")
         if choice.weights is not None and not is_file(Path(choice.weights)):
             yield error(f"{choice.weights} is not there", "zotd model list shows what can be installed")
+
+
+def _valueless(wrong: Exception, site: Site) -> str:
+    """What is wrong with an address, without the address: it may hold a password."""
+    text = str(wrong)
+    for name in ("OPENAI_BASE_URL", "OLLAMA_HOST", "ZOTD_BASE_URL"):
+        if value := site.environ.get(name):
+            text = text.replace(repr(value), f"what {name} holds")
+    return text
 
 
 EXTRA_CHECKS = (

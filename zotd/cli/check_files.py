@@ -84,6 +84,7 @@ def _home_mend(path: Path) -> str:
 
 def config(site: Site) -> Iterator[Finding]:
     from zotd.daemon.configured import unknown_names
+    from zotd.daemon.trusting import is_trusted
 
     clean = True
     for layer in (
@@ -98,6 +99,12 @@ def config(site: Site) -> Iterator[Finding]:
         for text in unknown_names(layer):
             clean = False
             yield error(text, _MEND)
+    project = settings.project_file(site.cwd)
+    if is_there(project) and not is_trusted(site.home, site.cwd):
+        clean = False
+        yield warn(
+            f"{project} does not count for editors: its folder is not trusted", f"zotd trust {site.cwd}"
+        )
     if clean:
         files = [settings.user_file(site.home), settings.project_file(site.cwd)]
         there = [str(path) for path in files if is_there(path)]

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         except CannotBundle as wrong:
             complain(f"doctor: {wrong}")
             return 2
-        return unbroken(lambda: _tell_bundle(path, names, results))
+        return unbroken(lambda: _tell_bundle(path, names, results, known.json))
     return unbroken(lambda: _tell(results, known.json))
 
 
@@ -125,7 +125,11 @@ def _summary(results: list[Result]) -> str:
     return f"{counted['error']} errors, {counted['warn']} warnings"
 
 
-def _tell_bundle(path: Path, names: list[str], results: list[Result]) -> int:
+def _tell_bundle(path: Path, names: list[str], results: list[Result], as_json: bool) -> int:
+    code = 1 if worst(results) == "error" else 0
+    if as_json:
+        put_json({"path": str(path), "files": names, "level": worst(results)})
+        return code
     put(f"{escaped(str(path), '')} has:\n")
     for name in names:
         put(f"  {escaped(name, '')}\n")
@@ -133,4 +137,4 @@ def _tell_bundle(path: Path, names: list[str], results: list[Result]) -> int:
         "Keys were taken out, and no prompt, answer or title is in it. Look at it before you send it: "
         f"tar -xzf {escaped(str(path), '')} -C some-empty-folder\n"
     )
-    return 1 if worst(results) == "error" else 0
+    return code
