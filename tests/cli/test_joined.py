@@ -1,23 +1,23 @@
-"""A run with `--connect` is the run that it is without: the same output, the same words, the same exit code."""
+"""A run with `--connect` is the run that it is without: the same output, words and exit code."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.test_exit_codes import CUT_SHORT, FAILING_COMMAND, FAILS, GATE, MORTAL, RIGHT, STEP, WRONG
-from tests.clients import LONG, Frame, Machine, Process, gone, judge_line, types
+from tests.clients import LONG, Frame, Machine, judge_line, types
 from tests.daemon.puppets import SOURCE, response, words
 
 SLOW = {"reply": [{"text": "one two three four five six seven eight nine ten", "delay_ms": 5000}]}
@@ -49,29 +49,38 @@ EXTENSIONS = {
 }
 PLAIN = "--provider scripted"
 
-RUNS: list[tuple[str, str, int]] = [
-    ("an answer", f"{PLAIN} hello there", 0),
-    ("an error of the provider", "--script FAILS hello", 1),
-    ("an answer that is cut", "--script CUT hello", 4),
-    ("too many steps", "--script STEP --max-steps 2 go on", 4),
-    ("a blocked turn", f"{PLAIN} --ext gate hello", 3),
-    ("a refused call", "--script REFUSED --ext fence hello", 0),
-    ("a call that would be asked about", "--script REFUSED --no-yolo hello", 3),
-    ("a command that fails", f"{PLAIN} --ext fails /fail", 1),
-    ("an extension that dies", "--script JUMP --ext mortal hello", 0),
-    ("a missing extension", f"{PLAIN} --ext nowhere hello", 0),
-    ("an answer that is repaired", "--script REPAIRED --output-schema number.json count", 0),
-    ("an answer that is not", "--script MISSED --output-schema number.json count", 1),
-    ("no time", "--script SLOW --timeout 0.4 hello", 124),
-    ("no credentials", "hello", 5),
-    ("an unknown provider", "--provider scriptd hello", 2),
-    ("an unknown tool", f"{PLAIN} --tools saw hello", 2),
-    ("no script", f"{PLAIN} --script gone.yaml hello", 2),
-    ("no prompt", PLAIN, 2),
-    ("no folder", f"{PLAIN} --cwd nowhere hello", 2),
-    ("an unknown session", f"{PLAIN} --session abcd hello", 2),
-    ("nothing saved", f"{PLAIN} --no-session --system-prompt short --no-tools --no-skill hello", 0),
+RUNS: dict[str, tuple[str, int]] = {
+    "an answer": (f"{PLAIN} hello there", 0),
+    "an error of the provider": ("--script FAILS hello", 1),
+    "an answer that is cut": ("--script CUT hello", 4),
+    "too many steps": ("--script STEP --max-steps 2 go on", 4),
+    "a blocked turn": (f"{PLAIN} --ext gate hello", 3),
+    "a refused call": ("--script REFUSED --ext fence hello", 0),
+    "a call that would be asked about": ("--script REFUSED --no-yolo hello", 3),
+    "a command that fails": (f"{PLAIN} --ext fails /fail", 1),
+    "an extension that dies": ("--script JUMP --ext mortal hello", 0),
+    "a missing extension": (f"{PLAIN} --ext nowhere hello", 0),
+    "an answer that is repaired": ("--script REPAIRED --output-schema number.json count", 0),
+    "an answer that is not": ("--script MISSED --output-schema number.json count", 1),
+    "no time": ("--script SLOW --timeout 0.4 hello", 124),
+    "no credentials": ("hello", 5),
+    "an unknown provider": ("--provider scriptd hello", 2),
+    "an unknown tool": (f"{PLAIN} --tools saw hello", 2),
+    "no script": (f"{PLAIN} --script gone.yaml hello", 2),
+    "no prompt": (PLAIN, 2),
+    "no folder": (f"{PLAIN} --cwd nowhere hello", 2),
+    "an unknown session": (f"{PLAIN} --session abcd hello", 2),
+    "nothing saved": (f"{PLAIN} --no-session --system-prompt short --no-tools --no-skill hello", 0),
+}
+AS_JSON = [
+    "a blocked turn",
+    "a refused call",
+    "a call that would be asked about",
+    "a command that fails",
+    "an answer that is repaired",
+    "no time",
 ]
+"""Others differ in nothing that printing would not show."""
 
 
 class Pair:
@@ -79,7 +88,9 @@ class Pair:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.daemon, self.path = machine.listen("--with-skills")  # nothing that its runs would have by themselves
+        self.daemon, self.path = machine.listen(
+            "--with-skills"
+        )  # nothing that its runs would have by themselves
         (machine.cwd / "number.json").write_text(json.dumps(NUMBER))
         self._known = {name: machine.script(*entries) for name, entries in SCRIPTS.items()}
         self._extensions = {name: machine.extension(name, source) for name, source in EXTENSIONS.items()}
@@ -141,17 +152,17 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     machine.clear_away()
 
 
-@pytest.mark.parametrize(("line", "code"), [(line, code) for _, line, code in RUNS], ids=[r[0] for r in RUNS])
-def test_printed_it_is_the_same(pair: Pair, line: str, code: int) -> None:
+@pytest.mark.parametrize("name", RUNS)
+def test_it_prints_the_same(pair: Pair, name: str) -> None:
+    line, code = RUNS[name]
     here, there = pair.both("-p", *pair.argv(line))
     same(here, there)
     assert there[0] == code
 
 
-@pytest.mark.parametrize(
-    ("line", "code"), [(line, code) for _, line, code in RUNS[:13]], ids=[r[0] for r in RUNS[:13]]
-)
-def test_as_json_it_is_the_same_events_in_their_order(pair: Pair, line: str, code: int) -> None:
+@pytest.mark.parametrize("name", AS_JSON)
+def test_it_has_the_same_events_in_their_order(pair: Pair, name: str) -> None:
+    line, code = RUNS[name]
     here, there = pair.both("--json", *pair.argv(line))
     same(here, there)
     assert there[0] == code
@@ -164,3 +175,297 @@ def test_what_it_makes_extensions_do_is_waited_for_as_well(pair: Pair) -> None:
     text = words("pup", LATER, response("display", display="now"))
     code, output, said = pair.both("-p", *pair.argv(f"{PLAIN} --ext pup"), text)[1]
     assert (code, sorted(output.splitlines()), said) == (0, ["later", "now"], "")
+
+
+def test_it_is_saved_where_the_daemon_is_and_can_be_gone_on_with_from_either_side(pair: Pair) -> None:
+    machine = pair.machine
+    folder = machine.cwd / "empty"
+    folder.mkdir()
+    joined = ("--connect", str(pair.path), *PLAIN.split(), "--cwd", str(folder))
+    begun = machine.run("-p", *joined, "-c", "one")
+    assert begun.stderr == f"zotd: no session of {folder} is saved: a new one begins\n"
+    for way in (joined, joined[2:], joined):
+        events, result, code = machine.json(*way, "-c", "again")
+        assert (code, result["ok"]) == (0, True), result
+        (said,) = [event for event in events if event["type"] == "user_message"]
+        assert said["message_id"] > 1
+    path = folder / "mine.jsonl"
+    assert machine.run("-p", *joined, "--session", str(path), "two").returncode == 0
+    assert "two" in path.read_text()
+
+
+def test_input_that_is_piped_in_is_part_of_the_prompt(pair: Pair) -> None:
+    done = pair.machine.run("-p", *PLAIN.split(), "--connect", pair.path, "look at", stdin=b"this\n")
+    assert (done.returncode, done.stdout) == (0, "You said: look at\n\nthis\n")
+
+
+def sessions(pair: Pair) -> list[str]:
+    """Ids of the sessions that the daemon has open."""
+    client = pair.machine.connect(pair.path).greet()
+    status = client.call("daemon/status")
+    client.hang_up()
+    return [each["session_id"] for each in status["sessions"]]
+
+
+def test_an_interruption_ends_the_turn_and_the_session_and_exits_130(pair: Pair) -> None:
+    run = pair.machine.start("--json", *pair.argv("--script SLOW"), "--connect", pair.path, "hello")
+    run.hang_up()
+    begun = run.until("text_delta")
+    run.signal(signal.SIGINT)
+    frames = run.rest()
+    assert types(frames)[:3] == ["assistant_message", "turn_end", "done"]
+    assert (frames[-1]["ok"], frames[-1]["stop"], frames[-1]["error"]) == (False, "aborted", "interrupted")
+    assert run.exit_code() == 130
+    assert begun[0]["session_id"] not in sessions(pair)
+
+
+def test_an_interrupted_command_of_a_shell_is_gone(pair: Pair) -> None:
+    script = pair.machine.script(BUSY)
+    run = pair.machine.start("--json", *script, "--connect", pair.path, "hello")
+    run.hang_up()
+    run.until("tool_progress")
+    run.signal(signal.SIGTERM)
+    assert run.exit_code() == 130
+    assert not any("sleep 300" in line for line in pair.machine.left_running())
+
+
+def test_a_session_that_somebody_else_sees_is_left_to_them(pair: Pair) -> None:
+    machine = pair.machine
+    script = machine.script(STEPS)
+    run = machine.start("--json", *script, "--connect", pair.path, "hello")
+    run.hang_up()
+    session_id = run.until("text_delta")[0]["session_id"]
+    client = machine.connect(pair.path).greet()
+    client.call("session/attach", session_id=session_id)
+    assert types(run.rest())[-1] == "result"
+    assert run.exit_code() == 0
+    assert session_id in sessions(pair)
+    client.call("session/state", session_id=session_id)
+    joined = machine.run("-p", *PLAIN.split(), "--connect", pair.path, "--session", session_id[:8], "more")
+    assert (joined.returncode, joined.stderr) == (0, "")
+    assert client.event("done")["session_id"] == session_id
+    assert session_id in sessions(pair)
+    client.call("session/close", session_id=session_id)
+    client.hang_up()
+
+
+def test_an_interruption_leaves_the_turn_of_another_client_alone(pair: Pair) -> None:
+    machine = pair.machine
+    client = machine.connect(pair.path).greet()
+    *_, path = machine.script(SLOW)
+    argv = ["--provider", "scripted", "--script", path, "--connect", str(pair.path)]
+    argv += ["--session", str(machine.cwd / "shared.jsonl")]
+    first = machine.start("--json", *argv, "mine")
+    first.hang_up()
+    session_id = first.until("text_delta")[0]["session_id"]
+    second = machine.start("--json", *argv, "theirs")
+    second.hang_up()
+    second.until("queue")
+    second.signal(signal.SIGINT)
+    assert second.exit_code() == 130
+    assert client.call("session/attach", session_id=session_id)["session"]["busy"]
+    first.signal(signal.SIGINT)
+    assert first.exit_code() == 130
+    client.call("session/close", session_id=session_id)
+    client.hang_up()
+
+
+def test_two_at_once_have_sessions_of_their_own(pair: Pair) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(pair.machine.json, *pair.argv(PLAIN), "--connect", str(pair.path), word)
+            for word in ("one", "two")
+        ]
+        results = [run.result() for run in runs]
+    assert [(result["text"], code) for _, result, code in results] == [
+        ("You said: one", 0),
+        ("You said: two", 0),
+    ]
+    for events, result, _ in results:
+        assert {event["session_id"] for event in events} == {result["session_id"]}
+    assert results[0][1]["session_id"] != results[1][1]["session_id"]
+
+
+def wait_for(pair: Pair, event: Frame) -> None:
+    """Until the turn of an event is over in the daemon."""
+    client = pair.machine.connect(pair.path).greet()
+    client.call("turn/wait", session_id=event["session_id"], turn_id=event["turn_id"])
+    client.hang_up()
+
+
+def test_a_reader_that_is_slow_gets_every_event_of_a_long_answer(pair: Pair) -> None:
+    text = " ".join(f"word{n}" for n in range(20_000))
+    script = pair.machine.script({"reply": [{"text": text}]})
+    with subprocess.Popen(
+        [pair.machine.program, "--json", *script, "--connect", pair.path, "hello"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=pair.machine.env,
+        cwd=pair.machine.cwd,
+    ) as run:
+        assert run.stdout is not None
+        first = run.stdout.readline()
+        try:
+            wait_for(pair, json.loads(first))  # from then on it is the reader alone who is waited for
+        except BaseException:
+            run.kill()
+            raise
+        lines = [json.loads(line) for line in (first, *run.stdout)]
+        assert run.wait(LONG) == 0
+    assert [line["seq"] for line in lines[:-1]] == list(range(1, len(lines)))
+    assert "".join(line["delta"] for line in lines if line["type"] == "text_delta") == text
+    assert lines[-1]["text"] == text
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly(pair: Pair) -> None:
+    run = pair.machine.start("--json", *pair.argv("--script SLOW"), "--connect", pair.path, "hello")
+    run.hang_up()
+    session_id = run.until("text_delta")[0]["session_id"]
+    run.break_off()
+    assert run.exit_code() == 1
+    assert run.stderr == ""
+    assert session_id not in sessions(pair)
+
+
+KEY = "sk-planted-0123456789abcdef"
+
+
+def test_a_key_on_its_command_line_is_nowhere_in_the_daemon(machine: Machine) -> None:
+    log = machine.root / "stderr-0"
+    daemon, path = machine.listen("--with-skills")
+    script = machine.script(BUSY)
+    run = machine.start("--json", *script, "--api-key", KEY, "--connect", path, "hello")
+    run.hang_up()
+    seen = run.until("tool_progress")
+    others = [entry for entry in Path("/proc").glob("[0-9]*") if entry.name != str(run.popen.pid)]
+    for entry in others:
+        for name in ("cmdline", "environ"):
+            try:
+                assert KEY.encode() not in (entry / name).read_bytes(), entry
+            except OSError:
+                continue
+    run.signal(signal.SIGINT)
+    frames = [*seen, *run.rest()]
+    assert run.exit_code() == 130
+    assert KEY not in json.dumps(frames)
+    daemon.signal(signal.SIGTERM)
+    assert daemon.exit_code() == 0
+    assert KEY not in log.read_text()
+    kept = [file for file in machine.home.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".jsonl" for file in kept)
+    assert not [file for file in kept if KEY.encode() in file.read_bytes()]
+
+
+def test_a_daemon_that_is_killed_in_the_middle_is_told_of_and_the_rest_can_be_gone_on_with(
+    machine: Machine,
+) -> None:
+    daemon, path = machine.listen("--with-skills")
+    run = machine.start("--json", *machine.script(SLOW), "--connect", path, "hello")
+    run.hang_up()
+    session_id = run.until("text_delta")[0]["session_id"]
+    daemon.signal(signal.SIGKILL)
+    assert run.exit_code() == 1
+    *_, result = run.rest()
+    assert (result["type"], result["ok"]) == ("result", False)
+    assert "the daemon is gone in the middle of the run" in result["error"]
+    assert f"zotd --session {session_id[:8]} goes on with what is saved of it" in result["error"]
+    again = machine.run("-p", *PLAIN.split(), "--session", session_id[:8], "and now")
+    assert (again.returncode, again.stdout) == (0, "You said: and now\n")
+
+
+def test_nobody_there_is_one_line_that_says_so(machine: Machine) -> None:
+    done = machine.run("-p", *PLAIN.split(), "--connect", machine.root / "gone.sock", "hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"zotd: {machine.root}/gone.sock: there is no socket")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_token_of_the_daemon_comes_from_the_environment(machine: Machine) -> None:
+    token = {"ZOTD_TOKEN": "sesame"}
+    _, path = machine.listen("--with-skills", env=token)
+    argv = ["-p", *PLAIN.split(), "--connect", str(path), "hello"]
+    assert machine.run(*argv, env=token).stdout == "You said: hello\n"
+    strange = machine.run(*argv)
+    assert (strange.returncode, strange.stdout) == (2, "")
+    assert "token" in strange.stderr
+
+
+class Wire:
+    """A socket in front of a daemon's, whose connections can be cut."""
+
+    def __init__(self, path: Path, daemon: Path) -> None:
+        self._daemon = daemon
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        self._ends: list[socket.socket] = []
+        self.calls = 0
+        self.heard = b""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listening.accept()
+            except OSError:
+                return
+            callee = socket.socket(socket.AF_UNIX)
+            callee.connect(str(self._daemon))
+            self.calls += 1
+            self._ends += [caller, callee]
+            for one, other in ((caller, callee), (callee, caller)):
+                threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        with suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+
+
+@pytest.fixture
+def wire(pair: Pair, tmp_path: Path) -> Iterator[tuple[Wire, Path]]:
+    path = tmp_path / "wire.sock"
+    made = Wire(path, pair.path)
+    yield made, path
+    made.close()
+
+
+def test_a_connection_that_breaks_is_made_anew_without_a_gap_and_without_a_double(
+    pair: Pair, wire: tuple[Wire, Path]
+) -> None:
+    link, path = wire
+    run = pair.machine.start("--json", *pair.machine.script(STEPS), "--connect", path, "hello")
+    run.hang_up()
+    seen = run.until("text_delta")
+    link.cut()
+    frames = [*seen, *run.rest()]
+    assert run.exit_code() == 0, run.stderr
+    assert link.calls == 2
+    assert [frame["seq"] for frame in frames[:-1]] == list(range(1, len(frames)))
+    assert frames[-1]["text"] == "one two three four five six"
+
+
+def test_a_connection_that_breaks_again_ends_it(pair: Pair, wire: tuple[Wire, Path]) -> None:
+    link, path = wire
+    run = pair.machine.start("--json", *pair.machine.script(STEPS), "--connect", path, "hello")
+    run.hang_up()
+    for _ in range(2):
+        run.until("text_delta")
+        link.cut()
+    *_, result = run.rest()
+    assert (run.exit_code(), result["ok"]) == (1, False)
+    assert "the daemon is gone in the middle of the run (it hung up)" in result["error"]
