@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zotd.agent.ports import ProviderError
 from zotd.base.limits import Limits
+from zotd.base.redact import MASK, redact
 from zotd.base.secret import Secret
 from zotd.wire.sse import SseDecoder, SseEvent, SseTooLarge
 
@@ -47,9 +48,12 @@ class Endpoint:
             headers["authorization"] = f"Bearer {text}"
         return headers
 
-    def redacted(self, text: str) -> str:
-        """`text` without the key, which some servers quote when they refuse it."""
-        return text.replace(self.key.reveal().strip(), "***") if self.key else text
+    def quoted(self, text: str) -> str:
+        """What a server said, cut short; without the key, which some quote when they refuse it."""
+        if self.key and (key := self.key.reveal().strip()):
+            text = text.replace(key, MASK)
+        # Cut last: half a key would not be known as one.
+        return redact(text[: 2 * _ERROR_BYTES])[:_SHOWN_CHARS]
 
 
 class Http:
@@ -169,13 +173,13 @@ class Http:
 
 
 def message_of(body: bytes) -> str:
-    """What an error body says: the `error.message` or `message` of JSON, else its text, cut short."""
+    """What an error body says: the `error.message` or `message` of JSON, else its text."""
     import orjson
 
     try:
         value = orjson.loads(body)
     except ValueError:
-        return " ".join(body.decode("utf-8", "replace").split())[:_SHOWN_CHARS]
+        return " ".join(body.decode("utf-8", "replace").split())
     return error_text(value)
 
 
@@ -187,7 +191,7 @@ def error_text(value: object) -> str:
                 return error_text(value[key])
     if isinstance(value, list) and value:
         return error_text(value[0])
-    return str(value)[:_SHOWN_CHARS]
+    return str(value)
 
 
 def _is_json(response: httpx2.Response) -> bool:
@@ -205,7 +209,7 @@ async def _start(response: httpx2.Response) -> bytes:
 
 
 def _refused(endpoint: Endpoint, status: int, body: bytes) -> ProviderError:
-    said = endpoint.redacted(message_of(body)) or "no reason given"
+    said = endpoint.quoted(message_of(body)) or "no reason given"
     if status == 200:
         return ProviderError(f"{endpoint.url}: expected a stream of events, got JSON: {said}", status=status)
     if status in _AUTH:

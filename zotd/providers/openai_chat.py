@@ -96,7 +96,7 @@ class OpenAIChat:
         try:
             chunk = orjson.loads(data)
             if failure := chunk.get("error") or (chunk.get("object") == "error" and chunk):
-                raise ProviderError(f"{where}: {self._endpoint.redacted(error_text(failure))}", quotes=True)
+                raise ProviderError(f"{where}: {self._endpoint.quoted(error_text(failure))}", quotes=True)
             return list(answer.read(chunk))
         except (ValueError, AttributeError, TypeError) as error:
             # Not quoted: it may hold words of the model that somebody has to approve first.
