@@ -95,6 +95,14 @@ def test_a_change_counts_at_once_whoever_makes_it(file: PermissionFile) -> None:
             b'{"rules": [{"tool": "x", "folder": "src", "decision": "deny"}]}',
             "$.rules[0].folder: expected an absolute path",
         ),
+        (
+            b'{"rules": [{"tool": "x", "folder": "/a\\u0000", "decision": "deny"}]}',
+            "$.rules[0].folder: expected an absolute path",
+        ),
+        (
+            b'{"rules": [{"tool": "read", "pattern": "a\\u0000", "decision": "deny"}]}',
+            "$.rules[0].pattern: expected a path",
+        ),
         (b" " * (1 << 18) + b"    {}", "expected at most 262144 bytes, got 262150"),
     ],
     ids=lambda value: str(value[:60]),

@@ -229,6 +229,32 @@ def test_an_answer_for_a_command_or_a_tool_holds_in_its_folder_and_below(session
         assert each.says("weather", "weather", city="y") == said
 
 
+@pytest.mark.parametrize(
+    ("tool", "args", "owner"),
+    [
+        ("bash", {"command": ""}, ""),
+        ("bash", {"command": 1}, ""),
+        ("bash", {}, ""),
+        ("write", {"path": ""}, ""),
+        ("write", {}, ""),
+        ("bash", {"command": "ls"}, "evil"),
+    ],
+)
+def test_an_answer_for_a_call_that_says_too_little_is_not_one_for_all_of_its_tool(
+    session: Session, tool: str, args: dict[str, Any], owner: str
+) -> None:
+    assert answered(subject_of(tool, args, session.where, owner), "allow") == ()
+
+
+def test_a_folder_that_is_a_link_is_closed_all_the_same_and_not_opened(session: Session) -> None:
+    cwd = session.where.cwd
+    (cwd.parent / "way").symlink_to("work")
+    assert session.having(deny("bash", folder=str(cwd.parent / "way"))).bash("ls") == "deny"
+    assert session.having(allow("bash", folder=str(cwd.parent / "way"))).bash("ls") == "ask"
+    assert session.having(allow("bash", folder=str(cwd.parent))).bash("ls") == "allow"
+    assert session.having(deny("bash", folder=str(cwd / "src"))).bash("ls") == "ask"
+
+
 def test_of_too_many_answers_the_oldest_are_forgotten_and_none_is_kept_twice(session: Session) -> None:
     def answer(*commands: str) -> list[Any]:
         return [

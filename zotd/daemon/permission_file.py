@@ -114,7 +114,7 @@ def _rule(written: WrittenRule, where: str) -> Rule:
     """Raises ValueError, which names the JSON path."""
     if not written.tool:
         raise ValueError(str(Misfit(f"{where}.tool", "expected the name of a tool, or * for all")))
-    if written.folder and not written.folder.startswith("/"):
+    if written.folder and ("\0" in written.folder or not written.folder.startswith("/")):
         raise ValueError(str(Misfit(f"{where}.folder", "expected an absolute path")))
     given = [key for key in ("pattern", "exact") if getattr(written, key) is not None]
     if given and written.tool != SHELL and written.tool not in FILE_TOOLS:

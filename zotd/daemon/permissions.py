@@ -96,9 +96,12 @@ class Rule:
 
     def concerns(self, subject: Subject) -> bool:
         """Whether it is for calls of this tool in this folder."""
-        if self.folder and self.folder not in (subject.folder, *map(str, Path(subject.folder).parents)):
-            return False
-        return fits(self.tool.split("*"), subject.tool)
+        return fits(self.tool.split("*"), subject.tool) and (not self.folder or self._holds_in(subject))
+
+    def _holds_in(self, subject: Subject) -> bool:
+        above = [subject.folder, *map(str, Path(subject.folder).parents)]
+        # A link to a folder may come to lead elsewhere: it can close that, and not open it.
+        return self.folder in above or (self.decision == "deny" and subject.place.real(self.folder) in above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +171,15 @@ def answered(subject: Subject, decision: Decision, reason: str = "") -> tuple[Ru
 
     A file is its real path. A command is the words of each of its parts where those do the same alone, and
     its text where they do not or where it is denied; commands, and tools that only have a name, are
-    remembered for the session's folder.
+    remembered for the session's folder. None are left where a call does not say what it is about.
     """
     reason = reason if decision == "deny" else ""
     if subject.real:
         return (Rule(subject.tool, decision, exact=subject.real, reason=reason, answered=True),)
     by_name = Rule(subject.tool, decision, folder=subject.folder, reason=reason, answered=True)
     if not subject.text:
-        return (by_name,)
+        # Of a tool whose calls differ, its name alone would cover all that it can do.
+        return () if subject.tool in (SHELL, *FILE_TOOLS) else (by_name,)
     parts = subject.parts
     if parts is None or not stand_alone(parts) or (decision == "deny" and len(parts) > 1):
         return (replace(by_name, exact=subject.text),)
