@@ -15,6 +15,7 @@ from zotd.base.limits import Limits
 from zotd.base.log import log, mistake, say, wanted
 from zotd.base.log_lines import LogLines, start_log
 from zotd.base.paths import absolute, daemon_log, daemon_socket
+from zotd.base.secret import Secret
 from zotd.base.settings import of_environment, of_process
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
@@ -88,6 +89,7 @@ class Server(Life):
         self.agents = agents
         self.spec = spec
         self.token = token
+        self._known = Secret(token)  # so that it is masked, should it turn up in the log
         self.private = private
         self._ended = asyncio.Event()
         self._doors: list[Door] = []
@@ -125,7 +127,7 @@ class Server(Life):
             return 2
         from zotd.daemon.installation import Installation
 
-        installation = Installation() if flags.daemon else None
+        installation = Installation(self._limits.installation_s) if flags.daemon else None
         log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
         idle_s = flags.idle_timeout or (self._configured_idle_s() if flags.daemon else 0.0)
         self.serving(idle_s, installation.changed if installation else lambda: False)
