@@ -15,7 +15,7 @@ import pytest
 
 from zotd.base.files import BadFile
 from zotd.base.limits import Limits
-from zotd.daemon.permission_file import PermissionFile
+from zotd.daemon.permission_file import PermissionFile, WrittenRule
 from zotd.daemon.permissions import Rules, Whereabouts, answered, judge, subject_of
 
 
@@ -151,6 +151,15 @@ def test_a_key_that_is_not_known_takes_its_force_from_a_rule_that_allows(file: P
         f"{file.path}: $.rules[0].patern: is no key of a rule; the rule allows nothing",
     )
     assert not rules.broken
+
+
+def test_the_page_for_users_shows_a_file_that_works_and_names_every_key(file: PermissionFile) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "approvals.md").read_text("utf-8")
+    file.path.write_text(page.split("```json\n")[1].split("```")[0])
+    rules = file.rules()
+    assert len(rules.rules) == 5
+    assert rules.complaints == ()
+    assert [key for key in WrittenRule.__struct_fields__ if f"\n| `{key}` | " not in page] == []
 
 
 def test_an_answer_is_added_behind_what_is_there_and_marked(file: PermissionFile) -> None:

@@ -137,7 +137,18 @@ def test_a_file_is_looked_up_where_it_really_is(session: Session) -> None:
     (cwd / "src" / "file").symlink_to("../Makefile")
     for path in ("src/a", "./src/b/c.txt", f"{cwd}/src/.hidden", "out/../work/src/a", "src"):
         assert session.says("write", path=path) == "allow", path
-    for path in ("a", "src/../a", "src/link/a", "src/file", "out/a", "srcs/a", "/etc/passwd", "", "a\0b"):
+    for path in (
+        "a",
+        "src/../a",
+        "src/link/a",
+        "src/file",
+        "out/a",
+        "srcs/a",
+        "/etc/passwd",
+        "~nobody_here/a",
+        "",
+        "a\0b",
+    ):
         assert session.says("write", path=path) == "ask", path
     assert session.says("write", path=["src/a"]) == "ask"
     assert session.says("read", path="~/notes/a.md") == "allow"
