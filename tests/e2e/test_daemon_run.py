@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients import LONG, ROOT, Client, Machine, Process, gone
+from tests.clients import LONG, ROOT, Client, Frame, Machine, Process, gone
 
 SCRIPTED = ("--provider", "scripted")
 SLOW = {"match": "slow", "reply": [{"text": "one two", "delay_ms": 400}], "times": 0}
@@ -38,7 +38,18 @@ def daemon(machine: Machine, *argv: str, **options: Any) -> tuple[Process, Path]
 
 
 def ended(process: Process) -> tuple[int, str]:
-    return process.popen.wait(LONG), process.stderr
+    """Its exit code, and what it had to complain of: its log tells of everything else too."""
+    code = process.popen.wait(LONG)
+    said = process.stderr.splitlines(keepends=True)
+    return code, "".join(line for line in said if '"level":"info"' not in line)
+
+
+def greeting(machine: Machine, path: Path) -> Frame:
+    """The answer to a preface."""
+    client = machine.connect(path)
+    client.write(b'{"zotd":1}\n')
+    answer: Frame = client.raw()
+    return answer
 
 
 def prompt(client: Client, machine: Machine, text: str) -> tuple[str, str]:
@@ -328,12 +339,13 @@ def test_one_whose_installation_changes_sends_newcomers_on_and_ends(machine: Mac
     fresh = lib / "fresh"
     shutil.copy(lib / "zotd" / "__init__.py", fresh)
     fresh.replace(lib / "zotd" / "__init__.py")
-    late = machine.connect(path)
-    late.write(b'{"zotd":1}\n')
-    assert late.raw()["draining"] is True
+    while "draining" not in greeting(machine, path):  # it looks ten times a second
+        assert path.exists()
     assert not path.exists()
     assert client.call("turn/wait", session_id=session, turn_id=turn)["text"] == "one two"
-    assert ended(process) == (0, "")
+    code, said = ended(process)
+    assert code == 0
+    assert "installation changed" in said
 
 
 STUCK = """
@@ -431,7 +443,8 @@ def test_five_hundred_connections_in_a_row_are_all_answered(machine: Machine) ->
 @pytest.mark.long
 def test_a_thousand_connections_a_second_are_taken_for_ten_seconds(machine: Machine) -> None:
     process, path = daemon(machine)
-    start = time.monotonic()
+    before = cpu_ticks(process)
     assert connect_many(path, 10, 1000) < 1
-    assert time.monotonic() - start < 15
+    # A machine that is busy with other tests gives us less: what counts is that one core would do.
+    assert cpu_ticks(process) - before < 1000
     assert not gone(process.popen.pid, 0)

@@ -278,6 +278,8 @@ class Limits:
     """A daemon that is replaced waits so long for its turns to end; the longest shell command takes it."""
     manager_s: float = 15.0
     """For one answer of systemd or launchd; milliseconds are usual, and a stop takes as long as `drain_s`."""
+    installation_s: float = 0.1
+    """Between two looks, as clients come, whether the program on disk is still the one that runs."""
     backlog: int = 4_096
     """Clients that may wait to be accepted on a Unix socket; the system allows as many by default."""
     accepted_at_once: int = 64

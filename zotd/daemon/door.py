@@ -82,7 +82,7 @@ class Door:
         self._enough()
         allowed, uid = may_connect(connected)
         if not allowed:
-            log("client refused", "warning", uid=uid)
+            log("client refused", "warn", uid=uid)
             message = f"this zotd serves uid {os.geteuid()} and root, not uid {uid}"
             _refuse(connected, -32000, message, "auth", "start your own: zotd daemon start")
             return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 
 
@@ -14,11 +15,18 @@ class Installation:
     another version than what runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, again_s: float) -> None:
+        """again_s: so long a look counts for: hundreds of clients may come in a second."""
+        self._again_s = again_s
         self._files = {path: _identity(path) for path in _imported()}
+        self._looked = -again_s
 
     def changed(self) -> bool:
-        """Whether one of them was replaced, changed or removed. Takes less than a millisecond."""
+        """Whether one of them was replaced, changed or removed. A look takes less than a millisecond."""
+        now = time.monotonic()
+        if now - self._looked < self._again_s:
+            return False
+        self._looked = now
         return any(_identity(path) != before for path, before in self._files.items())
 
 
@@ -33,7 +41,7 @@ def _imported() -> Iterator[str]:
 
 def _identity(path: str) -> tuple[int, int, int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 (a thousand times a second)
+        found = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

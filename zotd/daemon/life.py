@@ -66,7 +66,7 @@ class Life:
     def arrived(self) -> None:
         """A client has come: a look whether another installation should serve it."""
         if not self.draining and not self.stopping.is_set() and self._upgraded():
-            log("installation changed", "warning")
+            log("installation changed", "warn")
             self.drain()
 
     def stop(self, code: int = 0) -> None:
@@ -97,7 +97,7 @@ class Life:
             async with asyncio.timeout(self._limits.drain_turns_s):
                 await self._work.settled()
         except TimeoutError:
-            log("turns did not end", "warning", seconds=self._limits.drain_turns_s)
+            log("turns did not end", "warn", seconds=self._limits.drain_turns_s)
         if self.connections:  # who came last has to be told where to go
             await asyncio.sleep(self._limits.exit_grace_s)
         self.stop()
