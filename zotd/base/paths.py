@@ -10,6 +10,14 @@ from pathlib import Path
 from zotd.base import places
 
 
+def user_home(environ: Mapping[str, str]) -> Path:
+    """`$HOME`, else what the system knows of the user: `/` for one it does not know, as containers have."""
+    try:
+        return Path(environ.get("HOME") or Path.home())
+    except RuntimeError:
+        return Path("/")
+
+
 def zot_home(environ: Mapping[str, str] | None = None) -> Path:
     """The directory that holds extensions, logs, models and sessions; it may not exist yet.
 
@@ -23,7 +31,7 @@ def zot_home(environ: Mapping[str, str] | None = None) -> Path:
         return Path(state) / "zot"
     platform: str = sys.platform
     if platform == "linux":
-        return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "zot"
+        return user_home(environ) / ".local" / "state" / "zot"
     from platformdirs import user_data_dir, user_state_dir
 
     if platform == "win32":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zotd.base.limits import Limits
-from zotd.base.paths import absolute, zot_home
+from zotd.base.paths import absolute, user_home, zot_home
 from zotd.base.secret import Secret
 from zotd.cli.flags import Flags
 from zotd.daemon.spec import TOKEN_VARIABLES, SessionSpec
@@ -78,7 +78,7 @@ def _spec(flags: Flags, environ: dict[str, str]) -> SessionSpec:
     return SessionSpec(
         cwd=cwd,
         home=zot_home(environ),
-        user_home=Path(environ.get("HOME") or Path.home()),
+        user_home=user_home(environ),
         environ=environ,
         provider=flags.provider,
         model=flags.model,

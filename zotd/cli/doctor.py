@@ -10,7 +10,7 @@ from typing import Any
 
 from zotd import __version__
 from zotd.base.limits import Limits
-from zotd.base.paths import zot_home
+from zotd.base.paths import user_home, zot_home
 from zotd.cli.checks import Check, Level, Result, Site, run
 from zotd.cli.console import complain, escaped, put, put_json, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
@@ -52,8 +52,8 @@ def main(argv: list[str]) -> int:
 
 def site_of(environ: dict[str, str]) -> Site:
     """What a person's shell stands in. Raises OSError."""
-    user_home = Path(environ.get("HOME") or Path.home())
-    return Site(zot_home(environ), user_home, Path.cwd(), environ, Limits())
+    user = user_home(environ)
+    return Site(zot_home(environ), user, Path.cwd(), environ, Limits())
 
 
 def all_checks() -> tuple[Check, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zotd.base.files import is_there
 from zotd.base.limits import Limits
-from zotd.base.paths import daemon_log, zot_home
+from zotd.base.paths import daemon_log, user_home, zot_home
 from zotd.cli import units
 from zotd.cli.console import complain, put
 from zotd.cli.flags import Lines, Parser, UsageError
@@ -82,7 +82,7 @@ class Systemd:
     """The user's own systemd."""
 
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
-        config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
+        config = environ.get("XDG_CONFIG_HOME") or user_home(environ) / ".config"
         folder = Path(config) / "systemd" / "user"
         given = {name: environ[name] for name in _HOMES if environ.get(name)}
         self.files = {
@@ -121,7 +121,7 @@ class Launchd:
     """launchd, for the user who is logged in."""
 
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
-        file = Path(environ.get("HOME") or Path.home()) / "Library" / "LaunchAgents" / f"{units.AGENT}.plist"
+        file = user_home(environ) / "Library" / "LaunchAgents" / f"{units.AGENT}.plist"
         given = {name: environ[name] for name in (*_HOMES, "XDG_RUNTIME_DIR") if environ.get(name)}
         self.files = {file: units.launch_agent(program(), given, str(daemon_log(home)))}
         target = f"gui/{os.getuid()}"

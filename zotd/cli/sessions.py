@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
-from zotd.base.paths import absolute, zot_home
+from zotd.base.paths import absolute, user_home, zot_home
 from zotd.cli.console import complain, escaped, local_time, put, put_json, put_table, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
 from zotd.cli.which import counted, file_of, name_of, short, told
@@ -147,7 +148,7 @@ def _export(errand: _Errand) -> int:
     saved = errand.store.read(errand.file(known.session))
     saved = replace(saved, messages=[for_people(message) for message in saved.messages])
     form: Format = known.format or _FORMATS.get(Path(known.output or "").suffix.lower(), "jsonl")
-    content = export(saved, form, str(Path.home()), errand.limits)
+    content = export(saved, form, str(user_home(os.environ)), errand.limits)
     if known.output is None:
         return errand.answer({"content": content}, content.removesuffix("\n"))
     path = absolute(known.output, "-o")

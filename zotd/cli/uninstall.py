@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zotd.base.limits import Limits
-from zotd.base.paths import run_directory, zot_home
+from zotd.base.paths import run_directory, user_home, zot_home
 from zotd.cli.console import complain, escaped, put, unbroken
 from zotd.cli.flags import Lines, Parser, UsageError
 from zotd.cli.leftovers import Leftover, made_by_zotd, remove, run_files, size_of_all
@@ -64,7 +64,7 @@ def _is_terminal() -> bool:
 
 def _check_home(home: Path) -> None:
     """Raises UsageError for a ZOT_HOME in which nothing may be removed."""
-    real, user = Path(os.path.realpath(home)), Path(os.path.realpath(os.environ.get("HOME") or Path.home()))
+    real, user = Path(os.path.realpath(home)), Path(os.path.realpath(user_home(os.environ)))
     if real == user or real in user.parents:
         raise UsageError(f"ZOT_HOME is {home}, which holds your whole home: set it to the directory of zot")
 
