@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +64,20 @@ class Shared:
                 assert done.stdout == "no daemon runs\n" or gone(int(done.stdout.split()[-1]), 0)
             assert self.running() == []
         finally:
+            self._end_all()
             shutil.rmtree(self.runtime)
+
+    def _end_all(self) -> None:
+        """Those too that cannot be met any more, as one that drains because a source file was just edited."""
+        mark = f"XDG_RUNTIME_DIR={self.runtime}\0".encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (
+                    mark in (entry / "environ").read_bytes()
+                    and b"\0run\0" in (entry / "cmdline").read_bytes()
+                ):
+                    os.kill(int(entry.name), signal.SIGTERM)
+                    assert gone(int(entry.name))
 
 
 def _listens(path: Path) -> bool:
