@@ -56,7 +56,11 @@ def shown(name: str) -> str:
 
 
 def tried(program: str, root: Path) -> None:
-    subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)
+    with subprocess.Popen([program, "daemon", "run"]) as by_hand:
+        until("one that was started by hand", SOCKET.exists)
+        assert ask("daemon/status")["pid"] == by_hand.pid
+        subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)
+        assert by_hand.wait(WAIT_S) == 0
     drop_in = root / ".config" / "systemd" / "user" / "zotd.service.d" / "quick.conf"
     drop_in.parent.mkdir()
     drop_in.write_text("[Service]\nWatchdogSec=1\n")
