@@ -71,7 +71,7 @@ class LogLines:
         if len(self._waiting) >= self._limits.log_lines_waiting:
             self._refused += 1
             return
-        self._waiting.append((now(), level, event, fields))
+        self._waiting.append((now(), "warning" if level == "warn" else level, event, fields))
         if not self._some.is_set():
             self._some.set()
             if self._writer is None:

@@ -54,6 +54,8 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, sup
         finally:
             await agents.close()
             await tasks.end(limits.threads_end_s)  # what waits for a disk would hold up the end
+            if server.stopping.is_set():
+                log("stopped", uptime_s=round(time.monotonic() - server.running_since, 3))
             lines.end()
     return code
 
@@ -134,7 +136,6 @@ class Server(Life):
         await self.stopping.wait()
         leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
         self.closed()
-        log("stopped", uptime_s=round(time.monotonic() - self.running_since, 3))
         return self.code
 
     def _configured_idle_s(self) -> float:
