@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ def until(what: str, holds: Callable[[], Any]) -> Any:
     end = time.monotonic() + WAIT_S
     while not (got := holds()):
         assert time.monotonic() < end, f"waited in vain for: {what}"
+        select.select([], [], [], 0.05)
     sys.stderr.write(f"{what}: {got}\n")
     return got
 

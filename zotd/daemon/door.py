@@ -97,7 +97,7 @@ class Door:
             connected.close()
 
     def _turn_away(self) -> bool:
-        """Use the last descriptor to tell one client. False when even that is impossible for now."""
+        """Use the last descriptor to tell one client. False when even that is impossible."""
         if self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1
