@@ -89,7 +89,7 @@ def test_every_request_turn_connection_and_change_of_an_extension_has_its_line(l
     assert ("turn/start", "ok") in requests
     assert ("turn/unqueue", refused["data"]["kind"]) in requests
     assert ("ping", "ok") in requests
-    assert all(line["duration_ms"] > 0 for line in of(lines, "request"))
+    assert [line for line in of(lines, "request") if not line["duration_ms"] > 0] == []
 
     (turn,) = of(lines, "turn")
     assert (turn["session"], turn["turn"], turn["client"]) == (session_id, turn_id, "nvim")

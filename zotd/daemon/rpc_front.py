@@ -204,9 +204,10 @@ class RpcFront:
                 message = f"{item.method}: this connection was told to shut down"
                 send(Answer(self._peer.fail(item.id, rpc.INVALID_REQUEST, message, data)))
             case Request():
-                task = self._tasks.create_task(self._serve(item, send), name=f"request {item.method}")
+                began = time.perf_counter()
+                task = self._tasks.create_task(self._serve(item, send, began), name=f"request {item.method}")
                 self._running[item.id] = item.method, task
-                task.add_done_callback(lambda task: self._served(item, task, send))
+                task.add_done_callback(lambda task: self._served(item, task, send, began))
             case Cancel(id=request_id):
                 self.cancel(request_id)
                 send(_NOTHING)
@@ -252,27 +253,26 @@ class RpcFront:
             self._connection.send(answer.reply)
         answer.afterwards()
 
-    async def _serve(self, request: Request, send: Callable[[Answer], None]) -> None:
-        began = time.perf_counter()
+    async def _serve(self, request: Request, send: Callable[[Answer], None], began: float) -> None:
         # What follows `initialize` in the same packet must find it done.
         async with nullcontext() if self.initialized else self._introduction:
             answer = await self._answer(request)
         send(answer)
-        self._written(request, answer.outcome, began)
+        request_line(request.method, self._connection.number, request.id, answer.outcome, began)
 
-    def _served(self, request: Request, task: asyncio.Task[None], send: Callable[[Answer], None]) -> None:
+    def _served(
+        self, request: Request, task: asyncio.Task[None], send: Callable[[Answer], None], began: float
+    ) -> None:
         """Forget a request. One that was cancelled, perhaps before it began, is answered here."""
         self._running.pop(request.id, None)
         if task.cancelled():
-            self._written(request, "cancelled")
-            send(Answer(self._peer.cancel(request.id)))
+            outcome, reply = "cancelled", self._peer.cancel(request.id)
         elif failure_of(task) is not None:
-            self._written(request, "internal")
-            send(
-                Answer(self._peer.fail(request.id, rpc.INTERNAL_ERROR, "internal error", problem("internal")))
-            )
-
-    def _written(self, request: Request, outcome: str, began: float = 0.0) -> None:
+            outcome, code = "internal", rpc.INTERNAL_ERROR
+            reply = self._peer.fail(request.id, code, "internal error", problem(outcome))
+        else:
+            return
+        send(Answer(reply))
         request_line(request.method, self._connection.number, request.id, outcome, began)
 
     async def _answer(self, request: Request) -> Answer:
