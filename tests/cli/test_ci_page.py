@@ -17,8 +17,8 @@ import yaml
 from tests.clients import LONG, ROOT, Machine
 
 PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
-SHELL = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-YAML = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SHELL: list[str] = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+YAML: list[str] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 GITHUB, GITLAB = map(yaml.safe_load, YAML)
 
 ANSWERS: list[dict[str, Any]] = [
@@ -75,7 +75,7 @@ class Job:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        return str(done.stdout)
+        return done.stdout
 
 
 REPOSITORY = "git init -q -b main; git add .; git -c user.name=x -c user.email=x@x commit -qm one"

@@ -19,6 +19,7 @@ import pytest
 from tests.cli.test_exit_codes import CUT_SHORT, FAILING_COMMAND, FAILS, GATE, MORTAL, RIGHT, STEP, WRONG
 from tests.clients import LONG, Frame, Machine, judge_line, types
 from tests.daemon.puppets import SOURCE, response, words
+from tests.daemons import Shared
 
 SLOW = {"reply": [{"text": "one two three four five six seven eight nine ten", "delay_ms": 5000}]}
 STEPS = {"reply": [{"text": "one two three four five six", "delay_ms": 100}]}
@@ -469,3 +470,24 @@ def test_a_connection_that_breaks_again_ends_it(pair: Pair, wire: tuple[Wire, Pa
     *_, result = run.rest()
     assert (run.exit_code(), result["ok"]) == (1, False)
     assert "the daemon is gone in the middle of the run (it hung up)" in result["error"]
+
+
+def test_the_users_daemon_is_started_and_joined_and_has_nothing_open_afterwards(shared: Shared) -> None:
+    argv = ("-p", *PLAIN.split(), "--connect", "auto")
+    for word in ("one", "two"):
+        done = shared.machine.run(*argv, word, stdin=None)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"You said: {word}\n", "")
+    assert len(shared.running()) == 1
+    assert shared.status()["sessions"] == []
+
+
+def test_a_turn_is_finished_in_a_daemon_that_drains(shared: Shared) -> None:
+    script = shared.machine.script(STEPS)
+    run = shared.machine.start("--json", *script, "--connect", "auto", "hello")
+    run.hang_up()
+    run.until("text_delta")
+    pid = shared.status()["pid"]
+    assert shared.daemon("stop", "--drain").returncode == 0
+    *_, result = run.rest()
+    assert (run.exit_code(), result["text"]) == (0, "one two three four five six")
+    assert gone(pid)
