@@ -438,15 +438,19 @@ class Machine:
             assert not gone(daemon.popen.pid, 0.01), daemon.stderr
         raise AssertionError(f"nothing listens on {path}: {daemon.stderr}")
 
-    def connect(self, path: Path, *, headers: bool = False) -> Client:
+    def connect(self, path: Path, *, headers: bool = False, reads: threading.Event | None = None) -> Client:
+        """A client on a socket. reads: it reads only while this is set."""
         connected = socket.socket(socket.AF_UNIX)
         connected.connect(str(path))
         self._sockets.append(connected)
 
         def read() -> bytes:
             try:
+                if reads is not None:
+                    select.select([connected], [], [])
+                    reads.wait()
                 return connected.recv(1 << 16)
-            except OSError:
+            except (OSError, ValueError):
                 return b""
 
         def hang_up() -> None:
