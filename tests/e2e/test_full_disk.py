@@ -71,10 +71,8 @@ def test_turns_fail_in_words_and_go_on_when_there_is_room(
     disk.make_room()
     assert run(client, session, "afterwards")["text"] == "an answer"
     saved = client.call("session/state", session_id=session)["session"]["path"]
-    rows = [
-        json.loads(line) for line in (Path(f"{disk.home}") / Path(saved).relative_to(machine.home)).open()
-    ]
-    texts = json.dumps(rows)
+    file = disk.home / Path(saved).relative_to(machine.home)
+    texts = json.dumps([json.loads(line) for line in file.read_text().splitlines()])
     assert "before" in texts
     assert "afterwards" in texts
 
