@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_exit_codes import CUT_SHORT, FAILING_COMMAND, FAILS, GATE, MORTAL, RIGHT, STEP, WRONG
-from tests.clients import LONG, Frame, Machine, judge_line, types
+from tests.clients import LONG, Frame, Machine, gone, judge_line, types
 from tests.daemon.puppets import SOURCE, response, words
 from tests.daemons import Shared
 
