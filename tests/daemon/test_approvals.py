@@ -115,6 +115,8 @@ def test_who_comes_later_is_asked_and_who_leaves_is_out(machine: Machine) -> Non
     attached = bob.call("session/attach", session_id=session)["session"]
     assert [one["approval_id"] for one in attached["pending_approvals"]] == ["approval_1"]
     assert bob.question()["params"]["approval_id"] == "approval_1"
+    watcher.call("session/attach", session_id=session, since=1, epoch="another")
+    assert watcher.event("resync")["session"]["pending_approvals"] == attached["pending_approvals"]
     bob.hang_up()
     ann.call("session/attach", session_id=session)
     again = ann.question()

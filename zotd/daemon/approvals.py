@@ -241,6 +241,6 @@ class Approvals:
 
 
 _NOBODY = (
-    "not run: it has to be approved, and there is nobody who can be asked; "
-    "the user can allow such calls beforehand in permissions.json, or all of them with --approval auto"
+    "not run: it has to be approved, and there is nobody who can be asked "
+    "(under --approval rules the user's permissions.json decides, --approval auto runs all)"
 )
