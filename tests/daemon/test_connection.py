@@ -16,6 +16,7 @@ from zotd.cli.flags import Flags
 from zotd.cli.serve import Server
 from zotd.daemon.connection import Connection
 from zotd.daemon.spec import SessionSpec
+from zotd.daemon.supervisor import Supervisor
 
 
 class Page:
@@ -53,7 +54,9 @@ async def test_what_follows_a_preface_is_held_up_to_a_bound(spec: SessionSpec, t
     preface = json.dumps({"zotd": 1, "cwd": str(tmp_path)}).encode() + b"\n"
     ping = json.dumps({"type": "ping", "id": "x" * 900}).encode() + b"\n"
     async with Independent() as tasks:
-        server = Server(Agents(Flags(), limits, tasks), spec, limits, "", tasks, private=False)
+        server = Server(
+            Agents(Flags(), limits, tasks), spec, limits, "", tasks, Supervisor({}), private=False
+        )
         for pings, served in ((2, True), (3, False)):
             connection = Connection(page := Page(), limits, Desk(server))
             connection.receive(preface)
