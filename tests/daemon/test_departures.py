@@ -26,6 +26,7 @@ from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.streams import FileOutlet
+from zotd.daemon.supervisor import Supervisor
 
 T = TypeVar("T")
 LIMITS = Limits(orphan_s=0.01)
@@ -64,7 +65,7 @@ class House:
         agents = Agents(Flags(), LIMITS, tasks)
         self.tasks = tasks
         self.spec = spec
-        self.server = Server(agents, spec, LIMITS, "", tasks, private=False)
+        self.server = Server(agents, spec, LIMITS, "", tasks, Supervisor({}), private=False)
         self.sessions: Sessions = agents.sessions
 
     @contextmanager
