@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import conversation
+from bench import conversation, slow_reader
 from bench.extensions import interception, note_latency, notes_per_second, start_ratio
 from bench.ways import FLOOR_CLIENT, FLOOR_ECHO, PING, PYTHON, ZOTD, clean_environment
 
@@ -28,6 +28,8 @@ DELTAS_PER_SECOND = 25_000
 NOTES_PER_SECOND = 100_000
 SOCKET_DELTAS_PER_SECOND = 60_000
 SESSION_BYTES = 0.3 * (1 << 20)
+PAUSED_READER = 2.0
+"""What one that does not read may do to the gaps between another client's deltas."""
 FLAT = 1.3
 """What an operation on a long history may cost more than on a short one: noise, and nothing else."""
 RPC = [ZOTD, "rpc", "--provider", "scripted"]
@@ -201,6 +203,11 @@ def conversations() -> bool:
     failed |= rate < SOCKET_DELTAS_PER_SECOND
     mark = "  UNDER" if rate < SOCKET_DELTAS_PER_SECOND else ""
     print(f"to a socket: {rate:,.0f} deltas/s, at least {SOCKET_DELTAS_PER_SECOND:,}; bare {bare:,.0f}{mark}")
+    paused, free = slow_reader.gaps()
+    failed |= paused / free > PAUSED_READER
+    mark = "  OVER" if paused / free > PAUSED_READER else ""
+    print(f"99 of 100 gaps between deltas beside a client that does not read: {paused * 1e3:.2f} ms", end="")
+    print(f"; without it {free * 1e3:.2f} ms: x{paused / free:.2f}, at most {PAUSED_READER:g}{mark}")
     if sys.platform != "linux":
         print("memory and computing of the process are measured on Linux only")
         return failed

@@ -76,10 +76,11 @@ class Client:
 
 
 class Rpc(Client):
-    """A client that speaks JSON-RPC with zotd. pid: of zotd, for what its process costs."""
+    """A client that speaks JSON-RPC with zotd on `path`. pid: of zotd, for what its process costs."""
 
     def __init__(self, path: Path, pid: int) -> None:
         super().__init__(path)
+        self.path = path
         self.pid = pid
         self.ask("initialize", protocol_version=1, client={"name": "bench", "version": "1"})
 
