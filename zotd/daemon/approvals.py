@@ -71,7 +71,7 @@ def policy_of(spec: SessionSpec) -> Approval:
 class Approvals:
     """Asks the clients of one session, all at once, about one call at a time: calls run one after the other.
 
-    policy: see SessionSpec. denied: how many calls were not allowed.
+    policy: see SessionSpec.
     """
 
     def __init__(self, session: Session, policy: Approval, *, headless: bool, alone: bool) -> None:
@@ -79,7 +79,6 @@ class Approvals:
         will anybody else come.
         """
         self.policy = policy
-        self.denied = 0
         self._session = session
         self._headless = headless or alone
         self._alone = alone
@@ -97,8 +96,7 @@ class Approvals:
         Cancelling the task that awaits this takes the question back.
         """
         if self._over or (self._headless and not any(client.approver for client in self._session.clients)):
-            end = _End("deny", "no client", _NOBODY)
-            return None, self._denial(end)
+            return None, Denied(_NOBODY, "no client")
         shown = await preview()
         if self.policy == "auto":  # since the preview was begun
             return None, None
@@ -111,7 +109,7 @@ class Approvals:
             original_args=original.args if original is not None else None,
         )
         end = await self._answered(request)
-        return end.answer, self._denial(end) if end.decision == "deny" else None
+        return end.answer, Denied(end.why, end.by) if end.decision == "deny" else None
 
     async def _answered(self, request: ApprovalRequest) -> _End:
         question = _Question(request, asyncio.get_running_loop().create_future(), time.monotonic())
@@ -159,9 +157,6 @@ class Approvals:
         took = round(time.monotonic() - question.since, 3)
         ids = {"session": self._session.id, "approval": approval_id, "call": question.request.tool_call.id}
         log("approval", decision=end.decision, by=end.by, seconds=took, **ids)
-
-    def _denial(self, end: _End) -> Denied:
-        return Denied(end.why, end.by)
 
     # Who can answer
 

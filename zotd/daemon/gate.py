@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zotd.agent.ports import Denied, Hooks, Refused, Verdict
-from zotd.base.files import BadFile
+from zotd.base.files import MAKE_ROOM, BadFile
 from zotd.protocol.content import ToolCall
 from zotd.protocol.events import ExtNotify
 from zotd.tools.typed import printable
@@ -56,10 +56,7 @@ class Gate:
             return said
         would = ToolCall(id=call.id, name=call.name, args=said.args)
         denied = await self._judged(would, call if said.by else None)
-        if denied is None:
-            return said
-        self._session.approvals.denied += 1
-        return denied
+        return said if denied is None else denied
 
     async def _judged(self, call: ToolCall, original: ToolCall | None) -> Denied | None:
         from zotd.daemon.permissions import Allow, Deny, Rules, answered, judge
@@ -96,8 +93,13 @@ class Gate:
         """Write an answer down that is to hold for ever; nothing waits for that."""
         try:
             await asyncio.to_thread(self._permissions().add, rules)
-        except (BadFile, OSError) as wrong:
-            self._warn(f"an answer holds for this session only, it cannot be written down: {wrong}")
+        except BadFile as bad:
+            self._warn(f"an answer holds for this session only, it cannot be written down: {bad}")
+        except OSError as wrong:
+            self._warn(
+                "an answer holds for this session only, it cannot be written down: "
+                f"{wrong.filename}: {wrong.strerror}; {MAKE_ROOM}"
+            )
 
     def _complain(self, complaints: tuple[str, ...]) -> None:
         """Say what is wrong with the file of rules, once."""
