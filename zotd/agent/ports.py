@@ -139,12 +139,12 @@ class NotKept(Exception):
     kind = "storage"
 
     def __init__(self, path: Path, reason: str) -> None:
+        from zotd.base.files import MAKE_ROOM
+
         super().__init__(f"{path} cannot be written: {reason}")
         self.path = path
         self.reason = reason
-        self.hint = (
-            "free space on the disk or mend the file's permissions; the next prompt writes what is missing"
-        )
+        self.hint = f"{MAKE_ROOM}; the next prompt writes what is missing"
 
 
 class Record(Protocol):

@@ -6,10 +6,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 BOM = b"\xef\xbb\xbf"
+MAKE_ROOM = "free space on the disk or mend the file's permissions"
+"""What to do about a file that cannot be written."""
 _LOOK_AGAIN_S = 0.005  # whether a lock is free: who holds one needs about as long
 
 
@@ -79,7 +81,8 @@ def stage(
     """Write `data` beside a file, which is not touched yet: who reads it sees the old content or the new.
 
     mode: of the new file, less the process's mask. synced: whether it must be on the disk before it counts.
-    prepare: is given the new file's descriptor. Raises OSError, with nothing left behind.
+    prepare: is given the new file's descriptor. Raises OSError that names the target, with nothing left
+    behind.
     """
     # A short name of its own, since the target's may already be as long as a name can be.
     beside = target.with_name(f".zotd-{os.getpid()}-{os.urandom(6).hex()}")
@@ -92,8 +95,11 @@ def stage(
             if synced:
                 file.flush()
                 os.fsync(file.fileno())
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as wrong:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if isinstance(wrong, OSError):
+            wrong.filename = str(target)
         raise
     return Staged(beside, target)
 

@@ -124,7 +124,7 @@ class Server(Life):
             await self._open(flags)
         except (SocketInUse, OSError) as problem:
             # Who has just started it reads this, whatever becomes of the log.
-            print(f"zotd: cannot listen: {problem}", file=sys.__stderr__, flush=True)
+            print(f"zotd: cannot listen: {_said(problem)}", file=sys.__stderr__, flush=True)
             self.closed()
             return 2
         from zotd.daemon.installation import Installation
@@ -248,6 +248,15 @@ class Server(Life):
             pass
         finally:
             connection.close()
+
+
+def _said(problem: Exception) -> str:
+    """What is wrong and what to do: in our own words, or those of the system about a file."""
+    from zotd.base.files import MAKE_ROOM
+
+    if isinstance(problem, OSError) and problem.errno and problem.filename:
+        return f"{problem.filename}: {problem.strerror}; {MAKE_ROOM}"
+    return str(problem)
 
 
 def _transport(frames: Frames | None, *, private: bool) -> Transport:

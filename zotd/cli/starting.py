@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zotd.base.files import MAKE_ROOM
 from zotd.base.limits import Limits
 from zotd.base.paths import daemon_log
 from zotd.base.places import run_directory
@@ -153,7 +154,10 @@ def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, id
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         sink = os.open(log, flags, 0o600)
     except OSError as wrong:
-        raise NoDaemon(f"{log}: the daemon has nowhere to write: {wrong.strerror}") from None
+        raise NoDaemon(
+            f"{wrong.filename}: the daemon has nowhere to write: {wrong.strerror}; {MAKE_ROOM}, or run it in "
+            "the foreground: zotd daemon run"
+        ) from None
     try:
         os.set_blocking(sink, True)
         before = os.fstat(sink).st_size

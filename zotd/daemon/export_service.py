@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from zotd import __version__
 from zotd.agent.transcript import shown
+from zotd.base.files import MAKE_ROOM
 from zotd.base.limits import KIB, Limits
 from zotd.daemon.calls import Caller, Method, Refused
 from zotd.daemon.session import Session
@@ -99,14 +100,15 @@ def write_new(path: Path, data: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        why, hint = error.strerror, "name a file that does not exist, in a directory that does"
-        raise Refused(f"{path} cannot be made: {why}", kind="storage", hint=hint) from None
+        hint = f"name a file that does not exist, in a directory that does, or {MAKE_ROOM}"
+        raise Refused(f"{path} cannot be made: {error.strerror}", kind="storage", hint=hint) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise Refused(f"{path} cannot be written: {error.strerror}", kind="storage") from None
+        why = f"{path} cannot be written: {error.strerror}"
+        raise Refused(why, kind="storage", hint=MAKE_ROOM) from None
 
 
 EXPORT_METHODS: dict[str, Method] = {"session/export": session_export}

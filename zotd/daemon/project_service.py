@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from zotd.base.files import BadFile
+from zotd.base.files import MAKE_ROOM, BadFile
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.configured import with_configuration
 from zotd.daemon.session import Session
@@ -54,7 +54,8 @@ async def workspace_trust(caller: Caller, params: m.WorkspaceTrust) -> Then:
         hint = "mend the file or remove it; until then no folder is trusted"
         raise Refused(printable(str(bad)), kind="storage", hint=hint) from None
     except OSError as error:
-        raise Refused(f"it was not remembered: {printable(str(error))}", kind="storage") from None
+        why = f"it was not remembered: {error.filename}: {error.strerror}"
+        raise Refused(printable(why), kind="storage", hint=MAKE_ROOM) from None
     return Then(None, caller.sessions.trust_changed)
 
 
