@@ -95,6 +95,18 @@ def test_no_key_gets_into_a_line(memory: Memory, lines: LogLines) -> None:
     assert (line["api_key"], line["of"], line["more"]) == ("***", "***", [{"token": "***"}])
 
 
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_a_field_that_cannot_be_shown_costs_its_line_and_no_other(memory: Memory, lines: LogLines) -> None:
+    lines.put("first", "info", {"what": Unspeakable()})
+    lines.put("second", "info", {"level of": 1})
+    lines.end()
+    assert [line["event"] for line in memory.lines][-1] == "second"
+
+
 def test_a_long_value_is_cut_and_tells_its_length(memory: Memory, lines: LogLines) -> None:
     lines.put("request", "info", {"error": "x" * 100_000})
     lines.end()

@@ -114,7 +114,10 @@ class LogLines:
                 self._lost += count
 
     def _render(self, event: str, level: str, time: str, fields: dict[str, Any]) -> None:
-        self._logger.msg(event, **{**fields, "time": time, "level": level})
+        try:
+            self._logger.msg(event, **{**fields, "time": time, "level": level})
+        except Exception:  # of whatever `str()` of a field raises, the log should not end
+            self._lost += 1
 
     @cached_property
     def _logger(self) -> Any:

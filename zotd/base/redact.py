@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
-from zotd.base.secret import known
+from zotd.base.secret import known, standing
 
 MASK = "***"
 
@@ -23,14 +23,25 @@ _SCHEME = r"(?:Bearer|Basic|Digest|Token)"
 
 def redact(text: str) -> str:
     """`text` with every key masked: the registered ones, and what has the form of one."""
-    for spelling in _spellings():
+    return (_masked_word if len(text) <= _WORD_CHARS else _masked)(text, standing())
+
+
+_WORD_CHARS = 48
+"""Names and ids come again and again: what such a text becomes is remembered."""
+
+
+def _masked(text: str, keys: tuple[int, int]) -> str:
+    for spelling in _spellings(keys):
         if spelling in text:
             text = text.replace(spelling, MASK)
-    folded = text.lower()  # each pattern costs microseconds, looking whether it can fit costs none
+    folded = text.lower()  # each pattern costs microseconds, looking whether it can fit costs less
     for hints, pattern, by in _patterns():
         if any(hint in folded for hint in hints):
             text = pattern.sub(by, text)
     return text
+
+
+_masked_word = lru_cache(2048)(_masked)
 
 
 def redacted(value: Any) -> Any:
@@ -52,6 +63,7 @@ def redacted(value: Any) -> Any:
     return redact(str(value))
 
 
+@lru_cache(1024)
 def names_a_key(name: str) -> bool:
     """Whether a variable or member of such a name holds a key, going by what people call them."""
     return _name_pattern().fullmatch(name) is not None
@@ -120,18 +132,11 @@ def _masked_member(found: re.Match[str]) -> str:
     return f"{found[1]}{quote}{MASK}{quote}"
 
 
-_last: tuple[list[str], list[str]] = ([], [])
-"""The registered keys when they were last asked for, and their spellings."""
-
-
-def _spellings() -> list[str]:
+@lru_cache(1)
+def _spellings(keys: tuple[int, int]) -> list[str]:
     """How the registered keys may be written, longest first so that none hides a part of another."""
-    global _last  # noqa: PLW0603 - spelling them out takes longer than all the rest
-    texts, found = known(), _last
-    if texts != found[0]:
-        spelled = {each for text in texts if len(text) >= LEAST_CHARS for each in _written(text)}
-        _last = found = (texts, sorted(spelled, key=len, reverse=True))
-    return found[1]
+    spelled = {each for text in known() if len(text) >= LEAST_CHARS for each in _written(text)}
+    return sorted(spelled, key=len, reverse=True)
 
 
 def _written(text: str) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import NoReturn
 from weakref import WeakValueDictionary
 
@@ -9,9 +10,19 @@ _made: WeakValueDictionary[int, Secret] = WeakValueDictionary()
 """Those that exist, for whoever has to keep their text out of what is written down."""
 
 
+_count = count(1)
+_newest = 0
+
+
+def standing() -> tuple[int, int]:
+    """Another value whenever one was made or has gone."""
+    return _newest, len(_made)
+
+
 def known() -> list[str]:
     """The texts of all that exist in this process, in the order in which they were made."""
-    return [secret.reveal() for secret in list(_made.values())]
+    # The references at once: the log asks in a thread of its own, while others are made.
+    return [secret.reveal() for held in _made.valuerefs() if (secret := held()) is not None]
 
 
 class Secret:
@@ -21,6 +32,8 @@ class Secret:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        global _newest  # noqa: PLW0603 - who masks them remembers for which ones it knows what to do
+        _newest = next(_count)
         _made[id(self)] = self
 
     def reveal(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from zotd.base.log import log
+from zotd.base.log import log, wanted
 
 
 def request_line(
@@ -14,6 +14,8 @@ def request_line(
 
     Nothing of its params, and no words of the error: they may quote them.
     """
+    if not wanted():
+        return
     took = round((time.perf_counter() - began) * 1000, 3) if began else 0.0
     log(
         "request", connection=connection, request=request_id, method=method, duration_ms=took, outcome=outcome
