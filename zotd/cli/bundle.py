@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -92,7 +94,6 @@ def _create(path: Path, data: bytes) -> None:
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
     import tarfile
-    import time
 
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -106,21 +107,43 @@ def _packed(files: Mapping[str, bytes]) -> bytes:
 def contents(site: Site, report: dict[str, Any]) -> dict[str, bytes]:
     """Everything that is in a bundle, by name."""
     held = [Secret(text) for text in _keys(site)]  # `redact` knows those that exist
-    values: dict[str, Any] = {
-        "doctor.json": report,
-        "versions.json": _versions(),
-        "environment.json": _environment(site.environ),
-        "files.json": dict(_files(site)),
-        "extensions.json": list(_extensions(site)),
-        "sessions.json": list(_sessions(site)),
-        "daemon.json": _daemon(site),
-    }
+    values = _made(
+        {
+            "doctor.json": lambda: report,
+            "versions.json": _versions,
+            "environment.json": lambda: _environment(site.environ),
+            "files.json": lambda: dict(_files(site)),
+            "extensions.json": lambda: list(_extensions(site)),
+            "sessions.json": lambda: list(_sessions(site)),
+            "daemon.json": lambda: _daemon(site),
+        },
+        site.limits.check_s,
+    )
     texts = {"README.txt": _README}
     texts |= {name: json.dumps(redacted(value), indent=2) + "\n" for name, value in values.items()}
     texts["zotd.log"] = redact(_tail(daemon_log(site.home), site.limits.log_tail_bytes))
     cleaned = {name: _homeless(text, site).encode("utf-8", "replace") for name, text in texts.items()}
     del held
     return cleaned
+
+
+def _made(makers: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
+    """What each makes, or why it does not: a disk that hangs must not keep all else from who needs help."""
+    made: dict[str, Any] = {name: {"fault": f"did not end within {seconds:g} s"} for name in makers}
+
+    def make(name: str) -> None:
+        try:
+            made[name] = makers[name]()
+        except Exception as bug:
+            made[name] = {"fault": f"{type(bug).__name__}: {bug}"}
+
+    threads = [threading.Thread(target=make, args=(name,), daemon=True) for name in makers]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return dict(made)
 
 
 def _homeless(text: str, site: Site) -> str:
