@@ -99,14 +99,18 @@ class _Line(asyncio.Protocol):
         self._lost()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Asked:
-    """A request that has no answer yet. answered: called with its result ahead of what came behind it."""
+    """A request that has no answer yet.
+
+    answered: called with its result ahead of what came behind it. sent: whether it is on its way.
+    """
 
     method: str
     params: dict[str, Any]
     answered: Callable[[dict[str, Any]], None]
     future: asyncio.Future[dict[str, Any]] = field(repr=False)
+    sent: bool = False
 
 
 class Joined:
@@ -228,10 +232,10 @@ class Joined:
         if self._parting:
             self._over.set()
             self._fail("it has ended")
-        elif self._coming_back is None and self._tries and self._turn:
+        elif self._coming_back is None and self._tries and self.id:
             self._tries -= 1
             self._coming_back = asyncio.ensure_future(self._come_back())
-        elif self._coming_back is None or self._coming_back.done():
+        else:
             self._fail("it hung up")
 
     async def _come_back(self) -> None:
@@ -247,14 +251,16 @@ class Joined:
                 session = (await self._ask("session/attach", known))["session"]
         except (OSError, Refusal, Gone, rendezvous.Gone, rendezvous.NoDaemon) as wrong:
             self._open |= waiting
-            self._fail(getattr(wrong, "strerror", None) or str(wrong) or "it does not answer")
+            said = "it hung up" if isinstance(wrong, Gone) else getattr(wrong, "strerror", None) or str(wrong)
+            self._fail(said or "it does not answer")
             return
         self._open |= waiting
         if session["epoch"] != self._epoch:
             self._fail("it was started anew")
             return
-        for number, asked in waiting.items():
-            self._send_request(number, asked)
+        for number, asked in self._open.items():
+            if asked in waiting.values() or not asked.sent:
+                self._send_request(number, asked)
 
     def _fail(self, why: str) -> None:
         """Nobody answers any more: whoever waits is told."""
@@ -291,6 +297,7 @@ class Joined:
             return await asked
 
     def _send_request(self, number: int, asked: _Asked) -> None:
+        asked.sent = True
         self._send({"jsonrpc": "2.0", "id": number, "method": asked.method, "params": asked.params})
 
     def _send(self, value: dict[str, Any]) -> None:
