@@ -84,6 +84,21 @@ AS_JSON = [
 """Others differ in nothing that printing would not show."""
 
 
+QUICK = (
+    "an answer",
+    "an error of the provider",
+    "a refused call",
+    "a call that would be asked about",
+    "a command that fails",
+    "an answer that is repaired",
+    "no time",
+    "no credentials",
+    "an unknown tool",
+    "an unknown session",
+)
+"""Those that differ most from each other."""
+
+
 class Pair:
     """A daemon, and one machine for runs beside it and in it."""
 
@@ -146,6 +161,11 @@ def same(here: tuple[int, Any, str], there: tuple[int, Any, str]) -> None:
     assert there == here
 
 
+def chosen(names: list[str]) -> list[Any]:
+    """A few of them, and the others for those who have the time."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     machine = Machine(tmp_path_factory.mktemp("pair"))
@@ -153,7 +173,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     machine.clear_away()
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", chosen(list(RUNS)))
 def test_it_prints_the_same(pair: Pair, name: str) -> None:
     line, code = RUNS[name]
     here, there = pair.both("-p", *pair.argv(line))
@@ -161,7 +181,7 @@ def test_it_prints_the_same(pair: Pair, name: str) -> None:
     assert there[0] == code
 
 
-@pytest.mark.parametrize("name", AS_JSON)
+@pytest.mark.parametrize("name", chosen(AS_JSON))
 def test_it_has_the_same_events_in_their_order(pair: Pair, name: str) -> None:
     line, code = RUNS[name]
     here, there = pair.both("--json", *pair.argv(line))
@@ -491,3 +511,21 @@ def test_a_turn_is_finished_in_a_daemon_that_drains(shared: Shared) -> None:
     *_, result = run.rest()
     assert (run.exit_code(), result["text"]) == (0, "one two three four five six")
     assert gone(pid)
+
+
+@pytest.mark.long
+def test_a_daemon_that_stands_still_holds_no_run_up_beyond_its_time(machine: Machine) -> None:
+    daemon, path = machine.listen("--with-skills")
+    argv = [*machine.script(SLOW), "--timeout", "2", "--connect", str(path)]
+    run = machine.start("--json", *argv, "hello")
+    run.hang_up()
+    run.until("text_delta")
+    daemon.signal(signal.SIGSTOP)
+    try:
+        *_, result = run.rest()
+        assert (run.exit_code(), result["stop"]) == (124, "aborted")
+        late = machine.run("-p", *argv, "hello", stdin=None)
+        assert (late.returncode, late.stdout) == (1, "")
+        assert "did not answer within" in late.stderr
+    finally:
+        daemon.signal(signal.SIGCONT)
