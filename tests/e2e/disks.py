@@ -1,30 +1,37 @@
 """Small disks for tests: they can be filled and freed, and made read-only and writable again.
 
-Root mounts them where they are wanted. Anybody else has them mounted in a namespace of its own, and reaches
-them through the process that holds it. Where neither is possible, the test fails and says so.
+Root mounts them where they are wanted. For anybody else they are mounted in a namespace of their own, which
+programs of a test enter, and which the test looks into through the process that holds it. Where neither is
+possible, the test fails and says so.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.clients import Machine
 
 PAGE = 4096
 _SPARE_FILES = 200
 
 
 class Disk:
-    """A file system of its own. `path` is its top directory, empty at first, mode 0700."""
+    """A file system of its own; its top directory is empty at first and has mode 0700.
+
+    at: where programs meet it. path: where the test does. enter: words before the command of a program.
+    """
 
     def __init__(self, at: Path, pages: int) -> None:
         at.mkdir(exist_ok=True)
-        self._at = at
+        self.at = self.path = at
+        self.enter: list[str] = []
         self._holder: subprocess.Popen[bytes] | None = None
         self._filled = 0
-        self.path = at
         if os.geteuid() != 0:
             self._enter_namespace()
         options = f"size={pages * PAGE},nr_inodes={_SPARE_FILES},mode=0700"
@@ -41,14 +48,17 @@ class Disk:
             "a small disk cannot be mounted: run this test as root, or allow user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1)"
         )
-        self.path = Path(f"/proc/{self._holder.pid}/root{self._at}")
+        pid = str(self._holder.pid)
+        self.path = Path(f"/proc/{pid}/root{self.at}")
+        self.enter = ["nsenter", "--preserve-credentials", "--user", "--mount", "--target", pid]
 
     def _run(self, *command: str) -> None:
-        if self._holder is not None:
-            enter = ["nsenter", "--preserve-credentials", "--user", "--mount", "-t", str(self._holder.pid)]
-            command = (*enter, *command)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-        assert done.returncode == 0, f"a small disk is needed for this test, and {command} said: {done.stderr}"
+        done = subprocess.run(
+            [*self.enter, *command], capture_output=True, text=True, timeout=10, check=False
+        )
+        assert done.returncode == 0, (
+            f"a small disk is needed for this test, and {command} said: {done.stderr}"
+        )
 
     def fill(self, *, files: bool = True) -> None:
         """Leave no page. files: nor room for one more file, though it be empty."""
@@ -79,13 +89,23 @@ class Disk:
 
     def read_only(self) -> None:
         """Nobody may have a file open for writing."""
-        self._run("mount", "-o", "remount,ro", str(self._at))
+        self._run("mount", "-o", "remount,ro", str(self.at))
 
     def writable(self) -> None:
-        self._run("mount", "-o", "remount,rw", str(self._at))
+        self._run("mount", "-o", "remount,rw", str(self.at))
+
+    def holds(self, machine: Machine) -> None:
+        """Have the programs of a machine see it."""
+        if self.enter:
+            program = machine.root / "inside"
+            program.write_text(
+                f'#!/bin/sh\nexec {shlex.join(self.enter)} --wd="$PWD" {machine.program} "$@"\n'
+            )
+            program.chmod(0o755)
+            machine.program = program
 
     def remove(self) -> None:
-        self._run("umount", "--lazy", str(self._at))
+        self._run("umount", "--lazy", str(self.at))
         if self._holder is not None:
             self._holder.communicate(b"\n", timeout=10)
 
