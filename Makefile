@@ -65,13 +65,13 @@ lock: setup
 	$(COMPILE) --upgrade pyproject.toml --extra local --group dev -o requirements/dev.txt
 	echo uv | $(COMPILE) --upgrade --no-annotate - -o requirements/bootstrap.txt
 
-# One test runs a shell pipe as people write it, with jq.
+# Some tests run shell pipes as people write them, with jq.
 jq:
 	@command -v jq >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get install -y -qq jq || { apt-get update -qq && apt-get install -y -qq jq; }; \
 	else \
-		echo "jq is missing, and one test needs it. Run: sudo apt-get install jq (macOS: brew install jq)" >&2; exit 1; \
+		echo "jq is missing, and some tests need it. Run: sudo apt-get install jq (macOS: brew install jq)" >&2; exit 1; \
 	fi
 
 # Tests hand over sockets as systemd does, have it judge our units, and in `make test-long` run it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,17 +27,6 @@ ANSWERS: list[dict[str, Any]] = [
     {"reply": [{"text": "All is well."}], "times": 0},
 ]
 
-JQ = r"""
-import json, re, sys
-*flags, query, path = sys.argv[1:]
-kind, field = re.fullmatch(r'(?:select\(\.type == "(\w+)"\) \| )?\.(\w+)', query).groups()
-found = [row[field] for row in map(json.loads, open(path)) if kind is None or row["type"] == kind]
-for value in found:
-    print(value if isinstance(value, str) else json.dumps(value))
-sys.exit("-e" in flags and not (found and found[-1]))
-"""
-"""What the page wants of `jq`, for machines that have none."""
-
 
 class Job:
     """A job's folder, with a `zotd` on the PATH that asks a scripted model."""
@@ -51,9 +39,6 @@ class Job:
         script = " ".join(machine.script(*ANSWERS))
         self._program(programs / "zotd", f'exec {machine.program} {script} "$@"')
         self._program(programs / "pip", 'test "$*" = "install zotd" && echo "$*"')
-        if shutil.which("jq") is None:
-            (machine.root / "jq.py").write_text(JQ)
-            self._program(programs / "jq", f'exec {sys.executable} {machine.root}/jq.py "$@"')
         self._path = f"{programs}:{os.environ['PATH']}"
         for name in ("test.log", "change.diff", "notes.txt"):
             (self.cwd / name).write_text(f"what {name} says\n")
