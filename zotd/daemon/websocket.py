@@ -112,11 +112,13 @@ class _WebSocketClient(SocketClient):
             self._after(self._limits.websocket_close_s, self._cut)
 
     def _beat(self) -> None:
-        """Ask for a sign of life. Who gave none since the last time, nor took what waits for it, is gone."""
+        """Ask for a sign of life. Who gave none since the last time is gone; where something waits for it,
+        that is to take of it, for what we ask comes behind it.
+        """
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         taken = self._written - unsent
-        moves = taken > self._taken if self._unsent else unsent > 0
-        if not (self._alive or moves) or not self._websocket.open:
+        lives = taken > self._taken if self._unsent else self._alive or unsent > 0
+        if not lives or not self._websocket.open:
             self._cut()
             return
         self._alive, self._unsent, self._taken = False, unsent, taken
