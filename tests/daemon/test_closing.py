@@ -151,7 +151,7 @@ async def test_a_connection_keeps_nothing_of_sessions_that_are_closed(spec: Sess
     async with (tasks := Independent()):
         house = sessions(tasks)
         connection = Connection(Nowhere(), LIMITS, cast("Any", None))
-        front = RpcFront(connection, house, spec, tasks, "", False, lambda *_: None)
+        front = RpcFront(connection, house, spec, tasks, "", False, lambda *_: None, cast("Any", None))
         session = await opened(house, spec)
         front.attach(session)
         await prompt(session, "more")

@@ -11,6 +11,7 @@ import errno
 import os
 import resource
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -40,6 +41,7 @@ class Door:
         self._loop = asyncio.get_running_loop()
         self._reserve = _any_descriptor()
         self._short = False
+        self._closing = False
         self._again: asyncio.TimerHandle | None = None
         self._loop.add_reader(listening.fileno(), self._some)
 
@@ -47,6 +49,7 @@ class Door:
         """Nobody comes in any more. let_in: whoever waits outside already does."""
         if self._listening.fileno() < 0:
             return
+        self._closing = True
         self._loop.remove_reader(self._listening.fileno())
         if self._again is not None:
             self._again.cancel()
@@ -72,9 +75,10 @@ class Door:
         except ConnectionError:  # it has gone meanwhile
             return True
         except OSError as problem:
-            if problem.errno not in _NONE_LEFT:
-                raise
-            return self._turn_away()
+            if problem.errno in _NONE_LEFT:
+                return self._turn_away()
+            log("cannot accept", "error", fault=problem.strerror)
+            return self._wait()
         # The lowest free number is given out: so many are in use, and the rest is for those that are in.
         if connected.fileno() >= _descriptors() - self._limits.spare_descriptors:
             self._too_many(connected)
@@ -98,6 +102,7 @@ class Door:
 
     def _turn_away(self) -> bool:
         """Use the last descriptor to tell one client. False when even that is impossible."""
+        self._tell_shortage()
         if self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1
@@ -116,7 +121,8 @@ class Door:
 
     def _wait(self) -> bool:
         """Look again later: who waits outside makes the socket readable all the time."""
-        self._tell_shortage()
+        if self._closing:
+            return False
         self._loop.remove_reader(self._listening.fileno())
         self._again = self._loop.call_later(self._limits.accept_again_s, self._resume)
         return False
@@ -140,7 +146,8 @@ class Door:
 
 
 def _descriptors() -> int:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _any_descriptor() -> int:
