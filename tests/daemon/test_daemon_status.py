@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
+import socket
 from pathlib import Path
 
 from tests.clients import LONG, Machine, gone, text_of
@@ -113,3 +115,54 @@ def test_a_drained_daemon_ends_when_its_turns_are_done(machine: Machine) -> None
     busy.event("done")
     assert text_of(busy.events) == ""  # all of it came before the end of the turn
     assert daemon.popen.wait(LONG) == 0
+
+
+FLOOD = {"match": "flood", "reply": [{"text": "word " * 3_500_000, "delta_chars": 100_000}]}
+DEAF = """
+import json, signal
+def say(**frame): print(json.dumps(frame), flush=True)
+say(type="hello", name="deaf", version="1", capabilities=[])
+say(type="subscribe", events=["assistant_message"])
+say(type="ready")
+signal.pause()
+"""
+
+
+def test_status_shows_who_does_not_read_and_stop_does_not_wait_for_them(machine: Machine) -> None:
+    folder = machine.extension("deaf", DEAF)
+    daemon, path = machine.listen(*machine.script(FLOOD, ECHO), "--ext", str(folder))
+    ours = machine.connect(path).greet(client={"name": "nvim", "version": "0.11"})
+    session_id = ours.session(cwd=str(machine.cwd))
+    ours.call("extension/list", session_id=session_id)
+    ours.call("session/detach", session_id=session_id)
+    stuck = socket.socket(socket.AF_UNIX)
+    stuck.connect(str(path))
+    client = {"name": "stuck", "version": "1"}
+    for number, (method, params) in enumerate(
+        [
+            ("initialize", {"protocol_version": 1, "client": client}),
+            ("session/attach", {"session_id": session_id}),
+        ]
+    ):
+        frame = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        stuck.sendall(json.dumps(frame).encode() + b"\n")
+        heard = b""
+        while b'"id":%d' % number not in heard:
+            heard += stuck.recv(65536)
+    for text in ("flood", "more"):  # of which it reads nothing
+        turn_id = ours.call("turn/start", session_id=session_id, text=text)["turn_id"]
+        assert ours.call("turn/wait", session_id=session_id, turn_id=turn_id)["stop"] == "end_turn"
+
+    told = ours.call("daemon/status")
+    (row,) = [each for each in told["clients"] if each["name"] == "stuck"]
+    assert row["lagging"] is True
+    assert row["queued_bytes"] <= 8 << 20
+    (session,) = told["sessions"]
+    assert session["extensions"] == [
+        {"name": "deaf", "state": "ready", "queued_frames": 1, "dropped_events": 1}
+    ]
+    assert told["memory"]["keeper_bytes"] > 1_000_000
+    assert ours.call("daemon/stop") == {}
+    assert gone(daemon.popen.pid, 5)
+    assert daemon.exit_code() == 0
+    stuck.close()
