@@ -69,6 +69,14 @@ def tried(program: str, root: Path) -> None:
     subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
     assert shown("ActiveState") == "inactive"
 
+    joined = subprocess.run(
+        [program, "rpc", "--connect", "auto"],
+        input=b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n',
+        capture_output=True,
+        timeout=WAIT_S,
+        check=True,
+    )
+    assert json.loads(joined.stdout)["id"] == 7
     status = ask("daemon/status")
     assert status["listening"] == [f"unix:{SOCKET}"]
     assert status["idle_exit_s"]
