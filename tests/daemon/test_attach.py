@@ -142,19 +142,27 @@ async def test_a_mistake_of_ours_in_a_session_is_told_to_its_clients_and_stands(
     assert "LookupError: nothing is there" in capfd.readouterr().err
 
 
-async def test_clients_that_are_behind_are_waited_for_all_at_once() -> None:
+async def test_a_session_waits_for_its_only_client_and_for_none_of_several() -> None:
     class Behind(Watcher):
         full = True
 
         async def drained(self) -> None:
-            await everybody.wait()
+            await caught_up.wait()
 
-    everybody = asyncio.Barrier(3)
+    caught_up = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         room = session(tasks)
-        for client in (Behind(), Watcher(), Behind(), Behind()):
-            room.attach(client)
+        room.attach(Behind())
+        full = [room.full]
+        waiting = asyncio.ensure_future(room.drained())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        room.attach(Behind())
+        full.append(room.full)
+        assert full == [True, False]
         await asyncio.wait_for(room.drained(), LONG)
+        caught_up.set()
+        await waiting
 
 
 async def test_who_is_attached_and_asks_for_what_it_missed_gets_nothing_twice() -> None:

@@ -252,6 +252,47 @@ def test_a_paused_reader_costs_the_others_nothing_and_finds_everything_or_one_pi
     assert daemon.stderr == ""
 
 
+def test_a_paused_zot_client_of_a_shared_session_gets_every_end_and_a_picture(machine: Machine) -> None:
+    daemon, path = machine.listen(*flags(machine, "pup"))
+    reads = threading.Event()
+    reads.set()
+    reader, slow = machine.connect(path).greet(), machine.connect(path, reads=reads)
+    this = {"session_id": reader.session()}
+    assert slow.ask("attach", **this)["success"]
+    reads.clear()
+    turns = []
+    for text in [*large_notes(16), "hello"]:
+        turns.append(reader.call("turn/start", **this, text=text)["turn_id"])
+        until_done(reader, turns[-1])
+    reads.set()
+    seen = slow.until("resync")
+    assert seen[-1]["seq"] == reader.events[-1]["seq"]
+    assert [frame["turn_id"] for frame in seen if frame["type"] == "done"] == [turns[-1]]
+    assert slow.ask("prompt", message="go on")["success"]
+    assert slow.until("done")[-1]["turn_id"] not in turns
+    assert daemon.stderr == ""
+
+
+async def test_a_wait_for_a_client_ends_when_it_reads_nothing_and_is_taken_up_when_it_does() -> None:
+    async with Independent() as tasks:
+        room = session(tasks)
+        sipper = Sipper(room, 8_000)
+        room.attach(sipper)
+        for number in range(24):
+            room.publish(ExtNotify(extension="pup", level="info", message=str(number)))
+            await asyncio.sleep(0)
+        full = [sipper.full]
+        await asyncio.wait_for(sipper.sending.drained(0.01), LONG)
+        full.append(sipper.full)
+        assert sipper.sending.queued_bytes > 1_000
+        await sipper.drink()
+        assert types(sipper.events) == ["ext_notify"] * 24
+        for number in range(24):
+            room.publish(ExtNotify(extension="pup", level="info", message=str(number)))
+            await asyncio.sleep(0)
+        assert [*full, sipper.full] == [True, False, True]
+
+
 READER = """
 import json, socket, sys
 client = socket.socket(socket.AF_UNIX)
