@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -529,3 +530,26 @@ def test_a_daemon_that_stands_still_holds_no_run_up_beyond_its_time(machine: Mac
         assert "did not answer within" in late.stderr
     finally:
         daemon.signal(signal.SIGCONT)
+
+
+MUTE = """
+import sys
+print('{"type":"hello","name":"mute","version":"1"}', flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("way", ["here", "there"])
+def test_an_interruption_while_extensions_load_asks_no_model(pair: Pair, tmp_path: Path, way: str) -> None:
+    (tmp_path / "main.py").write_text(MUTE)
+    manifest = {"name": "mute", "version": "1", "exec": sys.executable, "args": ["main.py"]}
+    (tmp_path / "extension.json").write_text(json.dumps(manifest))
+    joined = ["--connect", str(pair.path)] if way == "there" else []
+    run = pair.machine.start("--json", *pair.argv(PLAIN), "--ext", tmp_path, *joined, "hello")
+    run.hang_up()
+    run.until("ext_state")
+    run.signal(signal.SIGINT)
+    frames = run.rest()
+    assert run.exit_code() == 130
+    assert "turn_start" not in types(frames)
+    assert (frames[-1]["stop"], frames[-1]["error"]) == ("aborted", "interrupted")

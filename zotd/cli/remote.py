@@ -178,6 +178,7 @@ class Joined:
             if self._stopped.is_set():
                 self._abort()
 
+        self._turn = ""
         try:
             key = uuid.uuid4().hex  # after a connection that broke, the prompt is known by it
             asked = self._ask("turn/start", {"session_id": self.id, "text": text, "key": key}, taken)
@@ -185,6 +186,8 @@ class Joined:
             ended = self._ask("turn/wait", {"session_id": self.id, "turn_id": turn_id})
             return _outcome(await self._bounded(ended))
         except Refusal as no:
+            if no.kind == "cancelled":
+                return Outcome("aborted")
             return Outcome("error", error=str(no), kind=no.kind, hint=no.hint)
         except Gone as gone:
             return Outcome("error", error=str(gone), kind="disconnected")
@@ -193,6 +196,9 @@ class Joined:
 
     def stop(self) -> None:
         self._stopped.set()
+        for number, asked in self._open.items():
+            if asked.method == "turn/start":  # the extensions are loading still
+                self._send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": number}})
         self._abort()
 
     async def finish(self) -> None:
