@@ -40,7 +40,9 @@ def mistake(ended: str, bug: BaseException) -> None:
     """A fault of ours was met, and all else goes on: what it ended, and where it is."""
     from traceback import format_exception
 
-    trace = "".join(format_exception(bug))
+    from zotd.base.redact import redact
+
+    trace = redact("".join(format_exception(bug)))
     if _plain:
         sys.stderr.write(f"zotd: a mistake of ours ended: {ended}\n{trace}")
     else:
