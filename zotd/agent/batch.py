@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from zotd.agent.ports import Denied, Hooks, Refused, Tool, ToolFailed, ToolOutcome
 from zotd.agent.toolbox import Toolbox
 from zotd.agent.transcript import Transcript
+from zotd.base.files import MORE_DESCRIPTORS, none_left
 from zotd.protocol.content import Text, ToolCall, ToolResult
 from zotd.protocol.events import ToolProgress, ToolResulted
 
@@ -84,6 +85,8 @@ class Batch:
         except ToolFailed as failure:
             return _refused(str(failure))
         except Exception as bug:
+            if none_left(bug):
+                return _refused(f"{call.name} failed: no file can be opened any more; {MORE_DESCRIPTORS}")
             return _refused(f"{call.name} failed: {type(bug).__name__}: {bug}")
 
     def _progress(self, call_id: str) -> Callable[[str], None]:

@@ -12,6 +12,8 @@ from pathlib import Path
 BOM = b"\xef\xbb\xbf"
 MAKE_ROOM = "free space on the disk or mend the file's permissions"
 """What to do about a file that cannot be written."""
+MORE_DESCRIPTORS = "close clients or sessions, or raise the limit: ulimit -n, LimitNOFILE="
+"""What to do where no file can be opened any more."""
 _LOOK_AGAIN_S = 0.005  # whether a lock is free: who holds one needs about as long
 
 
@@ -49,6 +51,11 @@ def append(handle: int, data: bytes) -> int:
             os.ftruncate(handle, before.st_size)
         raise
     return before.st_size + done
+
+
+def none_left(error: BaseException) -> bool:
+    """Whether something failed because there was no descriptor left for it."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class Staged:

@@ -34,7 +34,7 @@ class LogFile:
         with suppress(OSError):
             there = os.fstat(self._fd)
             if there.st_nlink == 0 or there.st_size + len(data) > self._most:
-                self._renew(put_aside=there.st_nlink > 0)
+                self._renew(put_aside=self._in_place(there))
                 there = os.fstat(self._fd)
             if there.st_size + len(data) <= self._most or not there.st_size:
                 append(self._fd, data)
@@ -44,6 +44,15 @@ class LogFile:
     def close(self) -> None:
         """Standard output and error stay where they are."""
         os.close(self._fd)
+
+    def _in_place(self, there: os.stat_result) -> bool:
+        """Whether the path still leads to our file. It does not when that was put aside and no new one could
+        be made: to put the others aside once more would lose the oldest.
+        """
+        try:
+            return os.path.samestat(there, self.path.lstat())
+        except FileNotFoundError:
+            return False
 
     def _renew(self, *, put_aside: bool) -> None:
         """A new file in its place, with the old ones moved on by one and the oldest gone."""

@@ -7,8 +7,10 @@ from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from zotd.agent.ports import NotKept
+from zotd.base.files import none_left
 from zotd.daemon.daemon import Daemon
 from zotd.daemon.refused import Refused as Refused
+from zotd.daemon.refused import exhausted
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
@@ -63,6 +65,21 @@ def session_of(caller: Caller, params: SessionRef) -> Session:
             hint="session/attach and session/load open one that is saved, session/list shows which there are",
         )
     return session
+
+
+def sparing(method: Method) -> Method:
+    """The same method; that it could open nothing is no mistake of ours, and is told."""
+
+    @wraps(method)
+    async def answer(caller: Any, params: Any) -> Any:
+        try:
+            return await method(caller, params)
+        except OSError as wrong:
+            if not none_left(wrong):
+                raise
+            raise exhausted() from None
+
+    return answer
 
 
 def translated(method: Method) -> Method:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from zotd.base.files import MORE_DESCRIPTORS
 from zotd.base.limits import Limits
 from zotd.base.log import log
 from zotd.base.tasks import Tasks
@@ -116,8 +117,7 @@ class Door:
     def _too_many(self, connected: socket.socket) -> None:
         self._tell_shortage()
         message = "zotd has no file descriptors left for another client"
-        hint = "close clients or sessions, or raise the limit: ulimit -n, LimitNOFILE="
-        _refuse(connected, -32001, message, "overloaded", hint, self._limits.accept_again_s)
+        _refuse(connected, -32001, message, "overloaded", MORE_DESCRIPTORS, self._limits.accept_again_s)
 
     def _wait(self) -> bool:
         """Look again later: who waits outside makes the socket readable all the time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zotd.base.files import MORE_DESCRIPTORS
 from zotd.protocol.rpc_errors import ERROR_KINDS
 
 
@@ -36,6 +37,11 @@ class Refused(Exception):
             **({"path": self.path} if self.path else {}),
             **({"paths": [*paths]} if paths else {}),
         }
+
+
+def exhausted() -> Refused:
+    """The answer where no file can be opened any more."""
+    return Refused("zotd has no file descriptors left for this", kind="overloaded", hint=MORE_DESCRIPTORS)
 
 
 def drained() -> Refused:

@@ -17,7 +17,7 @@ from jsonrpcserver.exceptions import JsonRpcError
 
 from zotd.base.log import mistake
 from zotd.base.tasks import Tasks, failure_of
-from zotd.daemon.calls import Method, Refused, Then
+from zotd.daemon.calls import Method, Refused, Then, sparing
 from zotd.daemon.connection import About, Connection
 from zotd.daemon.daemon import Daemon
 from zotd.daemon.questions import Questions
@@ -396,4 +396,4 @@ def _without_nulls(
         raise JsonRpcError(rpc.INVALID_PARAMS, f"{method}: {fault}", data) from None
 
 
-_ROUTES = {name: _route(name, method) for name, method in METHODS.items()}
+_ROUTES = {name: _route(name, sparing(method)) for name, method in METHODS.items()}

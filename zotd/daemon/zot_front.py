@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
+from zotd.base.files import MORE_DESCRIPTORS, none_left
 from zotd.base.log import mistake
 from zotd.base.tasks import Tasks
 from zotd.daemon.capabilities import declared
@@ -216,6 +217,9 @@ class ZotFront:
         except Refused as no:
             self.refuse(command, f"{no}: {no.hint}" if no.hint else str(no))
         except Exception as bug:
+            if none_left(bug):
+                self.refuse(command, f"zotd has no file descriptors left for this; {MORE_DESCRIPTORS}")
+                return
             mistake(f"command {command.type}", bug)
             self.refuse(command, "internal error")
 
