@@ -87,7 +87,7 @@ def test_what_is_wrong_with_params_is_said_with_its_place(machine: Machine) -> N
         ("session/new", {"env": {"A": None}}, "$.env.A"),
         ("session/new", {"cwd": "/nowhere"}, "$.cwd"),
         ("session/new", {"max_steps": 0}, "$.max_steps"),
-        ("session/new", {"approval": "ask"}, "$.approval"),
+        ("session/new", {"approval": "maybe"}, "$.approval"),
         ("session/new", {"cwd": 7}, "$.cwd"),
         ("session/new", {"extensions": ["/x", 7]}, "$.extensions[1]"),
         ("session/set", {"session_id": session, "provider": "zz"}, "$.provider"),
