@@ -6,11 +6,15 @@ No prompt, no answer, no arguments of a call and nothing of an environment belon
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
-_ORDER = {"debug": 0, "info": 1, "warn": 2, "warning": 2, "error": 3}
-LEVELS = tuple(_ORDER)
+TYPE_CHECKING = False  # `typing` takes milliseconds, and the command line reads its levels here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+LEVELS = ("debug", "info", "warn", "error")
+"""From the most lines to the fewest, as users name them."""
+_ORDER = {level: order for order, level in enumerate(LEVELS)} | {"warning": LEVELS.index("warn")}
 
 _write: Callable[[str, str, dict[str, Any]], None] | None = None
 _least = len(_ORDER)

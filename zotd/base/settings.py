@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from zotd.base.files import BadFile, read_bytes
 from zotd.base.limits import Limits
+from zotd.base.log import LEVELS as LOG_LEVELS
 from zotd.base.reasoning import LEVELS, SAME
 
 CONFIG = "config.json"
@@ -72,7 +73,7 @@ _TRUST = ("trust", "trusted", "trusted_folders", "folders", "permissions")
 WORDS = {
     "level": tuple(dict.fromkeys((*LEVELS, *SAME))),
     "policy": ("auto", "ask", "rules"),
-    "log level": ("debug", "info", "warn", "error"),
+    "log level": LOG_LEVELS,
 }
 """The values of kinds that have few."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from zotd import __version__
+from zotd.base.log import LEVELS
 from zotd.base.reasoning import named
 
 TYPE_CHECKING = False  # what `typing` would say, without its three milliseconds
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
 MODES = ("print", "json", "rpc")
-LOG_LEVELS = ("debug", "info", "warn", "error")
 
 LATER = {
     "--max-cost-usd": "prices of models",
@@ -331,7 +331,7 @@ def _reasoning(text: str) -> str:
 
 
 def _level(text: str) -> str:
-    return _one_of(LOG_LEVELS, text)
+    return _one_of(LEVELS, text)
 
 
 def _approval(text: str) -> str:
