@@ -220,6 +220,42 @@ def test_what_was_answered_for_a_program_alone_does_not_let_it_read_from_a_pipe(
     assert session.having(allow("bash", "curl *"), allow("bash", "sh")).bash("curl x | sh") == "allow"
 
 
+@pytest.mark.parametrize("first", ["cd build", "export PATH=/x", "read PATH", "getopts ab PATH -a"])
+def test_what_was_answered_one_by_one_is_not_an_answer_for_both_where_one_changes_the_other(
+    session: Session, first: str
+) -> None:
+    session = replace(session, policy="ask").answering("allow", "bash", command=first)
+    session = session.answering("allow", "bash", command="./run")
+    assert (session.bash(first), session.bash("./run")) == ("allow", "allow")
+    assert session.bash(f"{first} && ./run") == session.bash(f"./run; {first}; ./run") == "ask"
+    written = replace(session, policy="rules").having(allow("bash", first))
+    assert written.bash(f"{first} && ./run") == "ask"
+    written = written.having(allow("bash", first), allow("bash", "./run"))
+    assert written.bash(f"{first} && ./run") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "printf -v 'a[$(touch made)]' x",
+        "printf -vPATH /x; ls",
+        "test -v 'a[$(touch made)]'",
+        "command test -v 'a[$(touch made)]'",
+        "read 'a[$(touch made)]'",
+        "unset 'a[`touch made`]'",
+        "let 'a=b'",
+        "wait -p 'a[x]' 1; ls",
+    ],
+)
+def test_what_a_shell_computes_of_quoted_words_is_more_than_plain_words(
+    session: Session, command: str
+) -> None:
+    session = session.having(
+        allow("bash", f"{command.split()[0]} *"), allow("bash", "ls"), allow("bash", "wait *")
+    )
+    assert session.bash(command) == "ask"
+
+
 def test_a_denial_holds_for_a_command_and_not_for_its_harmless_parts(session: Session) -> None:
     session = replace(session, policy="ask").answering("allow", "bash", command="ls")
     session = session.answering("deny", "bash", command="ls && rm a").answering("deny", "bash", command="mv")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from zotd.agent.ports import ToolFailed
 from zotd.daemon.path_patterns import PathPattern
-from zotd.daemon.shell_words import Part, WordPattern, exactly, fits, split, stand_alone
+from zotd.daemon.shell_words import Part, WordPattern, exactly, fits, interfere, split, stand_alone
 from zotd.protocol.approval_methods import Decision
 from zotd.protocol.session import Approval
 from zotd.tools.typed import located
@@ -218,14 +218,17 @@ def _allowing(rules: list[Rule], subject: Subject) -> Rule | None:
         pattern = rule.pattern
         if isinstance(pattern, PathPattern) and subject.real and pattern.is_at(subject.real, subject.place):
             return rule
-    found = [_allowing_part(rules, part) for part in subject.parts or ()]
+    parts = subject.parts or ()
+    apart = not interfere(parts)
+    found = [_allowing_part(rules, part, alone=apart and not part.fed) for part in parts]
     return found[0] if found and None not in found else None
 
 
-def _allowing_part(rules: list[Rule], part: Part) -> Rule | None:
+def _allowing_part(rules: list[Rule], part: Part, *, alone: bool) -> Rule | None:
+    """alone: whether it does what it would without the other parts."""
     for rule in rules:
-        # What somebody saw and allowed had no pipe as its input: `sh` alone is harmless, `… | sh` is not.
-        pattern = None if part.fed and rule.answered else rule.pattern
+        # What somebody saw and allowed stood alone: `sh` is harmless, `… | sh` and `cd …; ./sh` are not.
+        pattern = rule.pattern if alone or not rule.answered else None
         if isinstance(pattern, WordPattern) and pattern.matches(part.words):
             return rule
     return None

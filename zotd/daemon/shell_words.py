@@ -22,8 +22,12 @@ _COMMAND = re.compile(r"[A-Za-z0-9_./][^=]*")
 _RESERVED = "case coproc do done elif else esac fi for function if in select then time until while"
 # Change what the rest of a line means, or the shell that runs it.
 _LASTING = (
-    ". alias bind builtin cd chdir command declare enable eval exec export hash local popd pushd read "
-    "readonly set shift shopt source trap typeset ulimit umask unalias unset"
+    ". alias bind builtin cd chdir command declare enable eval exec export getopts hash local mapfile popd "
+    "pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset wait"
+)
+# Take names of variables: the index in one, `a[…]`, is computed by the shell, which can run any command.
+_NAMING = (
+    "builtin command declare export getopts local mapfile read readarray readonly test typeset unset wait"
 )
 
 
@@ -51,6 +55,8 @@ def split(command: str) -> tuple[Part, ...] | None:
             continue
         if not words or not _COMMAND.fullmatch(words[0]) or words[0] in _RESERVED.split():
             return None
+        if _is_computed(*words):
+            return None
         parts.append(Part((*words,), fed))
         words, fed = [], token == "|"
     return (*parts,)
@@ -58,9 +64,12 @@ def split(command: str) -> tuple[Part, ...] | None:
 
 def stand_alone(parts: tuple[Part, ...]) -> bool:
     """Whether each part does by itself what it does in its line."""
-    return not any(part.fed for part in parts) and (
-        len(parts) == 1 or not any(part.words[0] in _LASTING.split() for part in parts)
-    )
+    return not any(part.fed for part in parts) and not interfere(parts)
+
+
+def interfere(parts: tuple[Part, ...]) -> bool:
+    """Whether one part may change what another one means: `cd`, `export` and the like."""
+    return len(parts) > 1 and any(part.words[0] in _LASTING.split() for part in parts)
 
 
 class WordPattern:
@@ -112,6 +121,13 @@ def fits(pieces: list[str], text: str) -> bool:
             return False
         at += len(piece)
     return True
+
+
+def _is_computed(command: str, *words: str) -> bool:
+    """Whether a shell's own command may expand words that were quoted."""
+    if command == "printf":
+        return words[:1] != () and words[0].startswith("-v")
+    return command == "let" or (command in _NAMING.split() and any("[" in word for word in words))
 
 
 def _is_one_printable_line(text: str) -> bool:
