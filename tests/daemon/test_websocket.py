@@ -14,12 +14,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.clients import LONG, Client, Machine, Process, gone, text_of
+from tests.clients import LONG, Client, Frame, Machine, Process, gone, text_of
 
 TOKEN = "s3cret"
 MIB = 1 << 20
 FLOOD = {"match": "flood", "reply": [{"text": "word " * 200_000, "delta_chars": 1000}], "times": 0}
 SLOW = {"match": "slow", "reply": [{"text": "one two three", "delay_ms": 60_000}], "times": 0}
+PIECES = {"match": "pieces", "reply": [{"text": ("x" * 59 + " ") * 40_000}], "times": 0}
 ECHO = {"reply": [{"text": "an answer"}], "times": 0}
 
 
@@ -67,7 +68,7 @@ def told_address(process: Process) -> str:
 
 @pytest.fixture
 def daemon(machine: Machine) -> Iterator[Daemon]:
-    made = Daemon(machine, *machine.script(FLOOD, SLOW, ECHO))
+    made = Daemon(machine, *machine.script(FLOOD, SLOW, PIECES, ECHO))
     with made.stack:
         yield made
 
@@ -222,6 +223,40 @@ def test_a_client_that_reads_nothing_does_not_hold_up_others(daemon: Daemon) -> 
     client.call("turn/start", session_id=client.session(), text="hi")
     assert client.event("done")["stop"] == "end_turn"
     deaf.socket.shutdown(socket.SHUT_RDWR)
+
+
+def test_one_that_reads_late_gets_merged_events_in_whole_messages(daemon: Daemon) -> None:
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    host, port = daemon.uri.removeprefix("ws://").split(":")
+    narrow.connect((host, int(port)))
+    late, client = daemon.socket(max_queue=1, sock=narrow), daemon.client().greet(token=TOKEN)
+    this = {"session_id": client.session()}
+    for number, (method, params) in enumerate(
+        [("initialize", {"protocol_version": 1, "token": TOKEN}), ("session/attach", this)]
+    ):
+        late.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+        while json.loads(late.recv()).get("id") != number:
+            pass
+    client.call("turn/start", **this, text="pieces")
+    text = text_of(until_done(client))
+    assert len(text) == 40_000 * 60
+    events: list[Frame] = []
+    while not events or events[-1]["type"] != "done":
+        frame = json.loads(late.recv())
+        events.append({"type": frame["method"], **frame["params"]})
+    assert text_of(events) == text
+    assert any("first_seq" in event for event in events)
+    number = events[0]["seq"]
+    for event in events:
+        assert event.get("first_seq", event["seq"]) == number
+        number = event["seq"] + 1
+
+
+def until_done(client: Client) -> list[Frame]:
+    while not client.events or client.events[-1]["type"] != "done":
+        client.take()
+    return client.events
 
 
 def test_a_preface_of_a_stranger_tells_nothing_and_one_with_the_token_counts(
