@@ -63,13 +63,18 @@ def resident_bytes(pid: int) -> int:
         statm = Path(f"/proc/{pid}/statm")
         if statm.parent.is_dir():
             return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        import subprocess
+        return _resident_by_ps(pid)
+    except (OSError, ValueError, IndexError):
+        return 0
 
-        told = subprocess.run(
-            ["/bin/ps", "-o", "rss=", "-p", str(pid)], capture_output=True, timeout=2.0, check=True
-        )
-        return int(told.stdout) * 1024
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+
+def _resident_by_ps(pid: int) -> int:
+    import subprocess
+
+    command = ["/bin/ps", "-o", "rss=", "-p", str(pid)]
+    try:
+        return int(subprocess.run(command, capture_output=True, timeout=2.0, check=True).stdout) * 1024
+    except subprocess.SubprocessError:
         return 0
 
 

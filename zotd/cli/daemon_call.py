@@ -27,6 +27,14 @@ class NotDone(Exception):
     """The daemon answered with an error; the message is its own, with what to do."""
 
 
+class Full(NotDone):
+    """The daemon can let nobody in. pid: as `Silent` has it."""
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
 class Line:
     """A connection to the user's daemon, for a few questions. Close it.
 
@@ -87,7 +95,12 @@ class Line:
             self._rest = rest
             said = json.loads(line)
             if error := said.get("error"):
+                from zotd.wire.peer import OVERLOADED
+
                 hint = error.get("data", {}).get("hint")
-                raise NotDone(f"{error.get('message')}{f'; {hint}' if hint else ''}")
+                words = f"{error.get('message')}{f'; {hint}' if hint else ''}"
+                if said.get("id") is None and error.get("code") == OVERLOADED:  # said as we came
+                    raise Full(words, self.pid)
+                raise NotDone(words)
             if said.get("id") == number:
                 return said["result"]

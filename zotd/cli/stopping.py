@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from zotd.base.limits import Limits
-from zotd.cli.daemon_call import Line, Silent
+from zotd.cli.daemon_call import Full, Line, Silent
 from zotd.cli.rendezvous import Absent, NoDaemon
 from zotd.cli.starting import wait_until
 
@@ -30,6 +30,10 @@ def stop(dialled: Callable[[], Line], limits: Limits, *, drain: bool) -> int:
                 line.ask("daemon/stop", drain=drain)
             except Silent as silent:
                 return _forced(silent, dialled, limits)
+            except Full as full:
+                if drain:
+                    raise
+                return _forced(full, dialled, limits)
             except ConnectionError:
                 pass  # it was ending as we came
     except Absent:
@@ -40,8 +44,8 @@ def stop(dialled: Callable[[], Line], limits: Limits, *, drain: bool) -> int:
     return pid
 
 
-def _forced(silent: Silent, dialled: Callable[[], Line], limits: Limits) -> int:
-    """End a daemon that accepts connections and answers nothing: by SIGTERM, then by SIGKILL.
+def _forced(silent: Silent | Full, dialled: Callable[[], Line], limits: Limits) -> int:
+    """End a daemon that answers nothing, or lets nobody in: by SIGTERM, then by SIGKILL.
 
     The process is the one that listens on the socket, as the system says; no file is believed. A signal goes
     to the one that was looked at, though its number may be another's by then.
