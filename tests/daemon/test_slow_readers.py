@@ -136,7 +136,9 @@ def anything(dice: random.Random) -> Event:
     return dice.choice(kinds)()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 160))]
+)
 async def test_picture_and_later_events_are_the_whole_for_one_that_lags(seed: int) -> None:
     dice = random.Random(seed)
     async with Independent() as tasks:
