@@ -17,6 +17,8 @@ from zotd.base.limits import Limits
 from zotd.base.tasks import Independent
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
+from zotd.protocol.content import ToolCall
+from zotd.protocol.session import Preview
 from zotd.store.ring import Published
 from zotd.wire.codec import decode
 from zotd.wire.peer import Response
@@ -24,7 +26,7 @@ from zotd.wire.peer import Response
 SCRIPT = [
     {"reply": [{"tool_call": {"name": "bash", "args": {"command": "touch made"}}}]},
     {"reply": [{"text": "so be it"}]},
-]
+] * 2
 
 
 class Editor(Visitor):
@@ -34,6 +36,7 @@ class Editor(Visitor):
         self.name = "nvim"
         self.seen: list[Frame] = []
         self.asked: list[Callable[[Response | None], None]] = []
+        self.questions: list[Frame] = []
         self.withdrawn = 0
         self.approver = self
         self._on_question = on_question
@@ -45,6 +48,7 @@ class Editor(Visitor):
         self, method: str, params: Any, answered: Callable[[Response | None], None]
     ) -> Callable[[], None]:
         self.asked.append(answered)
+        self.questions.append(params)
         self._on_question(self)
         return self._withdraw
 
@@ -144,6 +148,59 @@ async def test_an_answer_is_awaited_for_a_bounded_time(asking: SessionSpec, task
     assert editor.withdrawn == 1
     editor.say({"decision": "allow"})  # too late
     assert editor.of("approval_resolved")["decision"] == "deny"
+    await house.close_all()
+
+
+async def test_an_answer_in_the_last_moment_counts(asking: SessionSpec, tasks: Independent) -> None:
+    house = sessions(tasks, Limits(approval_s=0.0))
+    session = house.open(asking)
+    session.attach(editor := Editor(lambda editor: soon(editor, lambda: editor.say({"decision": "allow"}))))
+    await run(session)
+    assert editor.of("approval_resolved")["decision"] == "allow"
+    assert not editor.of("tool_result")["is_error"]
+    assert (session.cwd / "made").exists()
+    await house.close_all()
+
+
+async def test_a_question_that_no_frame_has_room_for_goes_without_the_model_s_own_arguments_or_is_denied(
+    asking: SessionSpec, tasks: Independent
+) -> None:
+    house = sessions(tasks, Limits(approval_bytes=2_000))
+    session = house.open(asking)
+    session.attach(editor := Editor(lambda editor: soon(editor, lambda: editor.say({"decision": "allow"}))))
+    short, long = (ToolCall(id="1", name="x", args={"text": "é" * size}) for size in (10, 1_500))
+
+    async def preview() -> Preview:
+        return Preview(kind="args")
+
+    assert (await session.approvals.ask(short, short, preview))[1] is None
+    assert (await session.approvals.ask(short, long, preview))[1] is None
+    assert ["original_args" in question for question in editor.questions] == [True, False]
+    answer, no = await session.approvals.ask(long, short, preview)
+    assert answer is None
+    assert no is not None
+    assert (no.by, no.reason) == (
+        "too long",
+        "not run: who has to approve it cannot be shown more than 2000 bytes of a call, and it has more",
+    )
+    assert len(editor.questions) == 2
+    await house.close_all()
+
+
+async def test_a_reason_without_end_is_cut_for_all_that_it_is_kept_for(
+    asking: SessionSpec, tasks: Independent
+) -> None:
+    house = sessions(tasks, Limits(approval_reason_chars=5))
+    session = house.open(asking)
+    says = {"decision": "deny", "scope": "session", "reason": "never again"}
+    session.attach(editor := Editor(lambda editor: soon(editor, lambda: editor.say(says))))
+    await run(session)
+    assert denied(editor) == ("nvim", "denied by the user (nvim): never")
+    editor.seen.clear()
+    await run(session)
+    [result] = [event for event in editor.seen if event["type"] == "tool_result"]
+    assert result["details"]["denied_by"] == "rules"
+    assert result["content"][0]["text"] == "denied by the user's rules: never"
     await house.close_all()
 
 

@@ -128,6 +128,25 @@ def test_who_comes_later_is_asked_and_who_leaves_is_out(machine: Machine) -> Non
     assert ann.questions == []
 
 
+def test_a_client_that_says_anew_what_it_can_do_is_asked_accordingly(machine: Machine) -> None:
+    _, path = machine.listen(*machine.script(*calling("touch made")))
+    ann, bob = greet(machine.connect(path), "ann"), machine.connect(path).greet()
+    session = ann.session()
+    bob.call("session/attach", session_id=session)
+    turn = start(ann, session)
+    first = ann.question()
+    greet(bob, "bob")
+    assert bob.question()["params"] == first["params"]
+    ann.greet()
+    assert ann.event("$/cancelRequest")["id"] == first["id"]
+    again = greet(greet(ann, "ann"), "ann").question()
+    ann.answer(again, decision="allow")
+    assert bob.event("approval_resolved")["by"] == "ann"
+    assert ended(bob, session, turn)["stop"] == "end_turn"
+    assert ann.questions == bob.questions == []
+    assert bob.greet().call("session/new")["session"]["approval"] == "auto"
+
+
 def test_a_client_that_answers_badly_is_out_and_the_others_are_waited_for(machine: Machine) -> None:
     _, path = machine.listen(*machine.script(*calling("touch made")))
     ann, bob, eve = (greet(machine.connect(path), name) for name in ("ann", "bob", "eve"))

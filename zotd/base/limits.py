@@ -187,6 +187,8 @@ class Limits:
     """For somebody who can say so to attach, when the last one is gone: editors restart."""
     approval_reason_chars: int = 4_000
     """Of what the model is told of a denial: a page."""
+    approval_bytes: int = 8 * MIB
+    """Of a question: a frame holds it, or the session with it."""
     permissions_bytes: int = 256 * KIB
     """`permissions.json`: thousands of rules, and milliseconds to read."""
     permissions_of_session: int = 1_000

@@ -16,6 +16,7 @@ from zotd.protocol.approval_methods import ApprovalAnswer, ApprovalRequest, Deci
 from zotd.protocol.content import ToolCall, ToolCallInfo
 from zotd.protocol.events import ApprovalRequested, ApprovalResolved, ExtNotify
 from zotd.protocol.session import Approval, Preview
+from zotd.wire.codec import encode
 
 if TYPE_CHECKING:
     from zotd.daemon.audience import Client
@@ -100,16 +101,23 @@ class Approvals:
         shown = await preview()
         if self.policy == "auto":  # since the preview was begun
             return None, None
-        self._count += 1
         request = ApprovalRequest(
             session_id=self._session.id,
-            approval_id=f"approval_{self._count}",
+            approval_id=f"approval_{self._count + 1}",
             tool_call=ToolCallInfo(id=call.id, name=call.name, args=call.args),
             preview=shown,
             original_args=original.args if original is not None else None,
         )
+        if self._is_too_long(request):
+            request = msgspec.structs.replace(request, original_args=None)
+            if self._is_too_long(request):
+                return None, Denied(_TOO_LONG.format(self._session.limits.approval_bytes), "too long")
+        self._count += 1
         end = await self._answered(request)
         return end.answer, Denied(end.why, end.by) if end.decision == "deny" else None
+
+    def _is_too_long(self, request: ApprovalRequest) -> bool:
+        return len(encode(request)) > self._session.limits.approval_bytes
 
     async def _answered(self, request: ApprovalRequest) -> _End:
         question = _Question(request, asyncio.get_running_loop().create_future(), time.monotonic())
@@ -135,7 +143,8 @@ class Approvals:
         except TimeoutError:
             end = _End("deny", "timeout", f"not run: nobody answered within {within:g} s")
             self._settle(question, end)
-            return end
+            # An answer may have come at the same moment.
+            return end if question.end.cancelled() else question.end.result()
         finally:
             self._settle(question, _End("deny", "aborted"))
 
@@ -161,9 +170,10 @@ class Approvals:
     # Who can answer
 
     def came(self, client: Client) -> None:
-        """A client attached, or did so again: if it can answer the open question it is asked."""
-        question = self._question
-        if question is None or client in question.asked or (approver := client.approver) is None:
+        """A client attached, or says anew what it can do: one that can answer the open question is asked."""
+        if (approver := client.approver) is None:
+            self.left(client)
+        if (question := self._question) is None or client in question.asked or approver is None:
             return
         params = msgspec.to_builtins(question.request)
         question.asked[client] = approver.ask(
@@ -217,7 +227,7 @@ class Approvals:
             return
         why = f"denied by the user ({approver.name})"
         if answer.reason:
-            why += f": {answer.reason[: self._session.limits.approval_reason_chars]}"
+            why += f": {answer.reason}"
         self._settle(question, _End(answer.decision, approver.name, why, answer))
 
     def _read(self, question: _Question, name: str, result: Any) -> ApprovalAnswer | None:
@@ -225,7 +235,9 @@ class Approvals:
         from zotd.base.misfit import misfit, present
 
         try:
-            return msgspec.convert(present(result, ApprovalAnswer), ApprovalAnswer)
+            answer = msgspec.convert(present(result, ApprovalAnswer), ApprovalAnswer)
+            reason = (answer.reason or "")[: self._session.limits.approval_reason_chars]
+            return msgspec.structs.replace(answer, reason=reason)
         except msgspec.ValidationError as wrong:
             fault = misfit(wrong, ApprovalAnswer, result)
         which = question.request.approval_id
@@ -239,3 +251,4 @@ _NOBODY = (
     "not run: it has to be approved, and there is nobody who can be asked "
     "(under --approval rules the user's permissions.json decides, --approval auto runs all)"
 )
+_TOO_LONG = "not run: who has to approve it cannot be shown more than {} bytes of a call, and it has more"

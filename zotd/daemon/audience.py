@@ -75,8 +75,7 @@ class Audience:
                 client.deliver(event)
             if missed:
                 shown = since + 1
-        if client not in self.clients:
-            self._changed.set()
+        self._changed.set()
         self.clients[client] = shown
 
     def detach(self, client: Client) -> None:
@@ -88,7 +87,7 @@ class Audience:
         return any(capability in client.capabilities for client in self.clients)
 
     async def changed(self) -> None:
-        """Until a client comes or goes."""
+        """Until a client comes or goes, or may have said anew what it can do."""
         self._changed.clear()
         await self._changed.wait()
 

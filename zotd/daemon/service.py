@@ -47,6 +47,9 @@ async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     caller.name, caller.client_version = params.client.name, params.client.version
     caller.capabilities = declared(msgspec.to_builtins(params.capabilities))
     caller.spec = replace(caller.spec, approves="approvals" in caller.capabilities)
+    for session in caller.sessions.all():  # of one that introduces itself again
+        if caller.sees(session):
+            caller.attach(session)
     return m.Initialized(
         protocol_version=m.PROTOCOL_VERSION,
         server=m.ClientInfo(name="zotd", version=__version__),
