@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from zotd.protocol.events import EVENTS
-from zotd.protocol.methods import METHOD_TYPES
+from zotd.protocol.methods import METHOD_TYPES, SERVER_METHOD_TYPES
 from zotd.protocol.rpc_errors import ERROR_KINDS, METHOD_ERRORS, OF_EVERY_METHOD
 from zotd.schema.__main__ import generated
 from zotd.schema.catalogue import METHOD_SHAPES
@@ -21,7 +21,9 @@ from zotd.schema.definitions import json_schema
 from zotd.schema.rpc_page import rpc_page
 
 PAGE = rpc_page()
-METHODS = PAGE.split("## Methods", 1)[1].split("\n## Events", 1)[0]
+METHODS, ASKED = (
+    PAGE.split("## Methods", 1)[1].split("\n## Events", 1)[0].split("\n## What the daemon asks", 1)
+)
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITIONS = json_schema()["$defs"]
 
@@ -46,6 +48,7 @@ def assert_valid(value: Any, struct: type[msgspec.Struct]) -> None:
 def test_every_method_has_one_section_in_the_order_of_the_table() -> None:
     assert re.findall(r"^## `(.+)`$", METHODS, re.MULTILINE) == list(METHOD_TYPES)
     assert re.findall(r"^\| \[`(.+?)`\]", METHODS, re.MULTILINE) == list(METHOD_TYPES)
+    assert re.findall(r"^## `(.+)`$", ASKED, re.MULTILINE) == list(SERVER_METHOD_TYPES)
 
 
 def test_every_event_has_a_row_with_its_members() -> None:

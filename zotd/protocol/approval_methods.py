@@ -40,7 +40,7 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: how long that holds: `once`, for like calls of this `session`, or `always`.
     reason: for the model, where it is denied.
 
-    Example: {"decision":"allow","scope":"once"}
+    Example: {"decision":"deny","scope":"session","reason":"use the Makefile"}
     """
 
     decision: Decision
