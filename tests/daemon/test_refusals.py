@@ -63,17 +63,11 @@ def test_a_folder_whose_name_is_too_long_is_refused_as_one_that_is_not_there(mac
     assert client.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("member", "value"),
-    [("approval", "ask"), ("max_cost_usd", 1.5)],
-)
-def test_a_session_refuses_members_that_would_be_without_effect(
-    machine: Machine, member: str, value: Any
-) -> None:
+def test_a_session_refuses_a_member_that_would_be_without_effect(machine: Machine) -> None:
     client = scripted(machine)
-    error = client.error("session/new", **{member: value})
+    error = client.error("session/new", max_cost_usd=1.5)
     assert (error["code"], error["data"]["kind"]) == (-32602, "unsupported")
-    assert f"$.{member}" in error["message"]
+    assert "$.max_cost_usd" in error["message"]
     assert client.session(approval="auto", ephemeral=True)
 
 
