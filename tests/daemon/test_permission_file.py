@@ -129,6 +129,7 @@ def test_a_file_that_is_a_pipe_or_a_link_to_nothing_holds_nobody_and_lets_nothin
     os.mkfifo(file.path)
     assert "expected a regular file" in file.rules().complaints[0]
     file.path.unlink()
+    assert file.rules() == Rules()
     file.path.symlink_to("nothing")
     assert "is a symbolic link to nothing" in file.rules().complaints[0]
 
@@ -137,17 +138,20 @@ def test_a_key_that_is_not_known_takes_its_force_from_a_rule_that_allows(file: P
     file.path.write_text(
         json.dumps(
             {
+                "_note": "mine",
+                "rule": [{"tool": "*", "decision": "deny"}],
                 "rules": [
                     {"tool": "bash", "patern": "git *", "decision": "allow"},
                     {"tool": "weather", "until": "noon", "decision": "deny"},
                     {"tool": "bash", "pattern": "ls", "decision": "allow", "_meta": {"why": "harmless"}},
-                ]
+                ],
             }
         )
     )
     rules = file.rules()
     assert shown(rules) == ["deny weather", "allow bash ls"]
     assert rules.complaints == (
+        f"{file.path}: $.rule: is no key of this file, which has only `rules`; it counts for nothing",
         f"{file.path}: $.rules[0].patern: is no key of a rule; the rule allows nothing",
     )
     assert not rules.broken

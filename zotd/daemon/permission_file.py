@@ -51,7 +51,7 @@ class PermissionFile:
     def rules(self) -> Rules:
         """The rules as they are now. A bad file gives `broken` ones and says what is wrong with it."""
         now = self._identity()
-        if self._seen is None or self._seen[0] != now:
+        if self._seen is None or self._seen[0] != now or now is None:  # not there, or not to be seen
             self._seen = (now, self._read_rules())
         return self._seen[1]
 
@@ -95,7 +95,11 @@ def parse(path: Path, content: dict[str, Any]) -> Rules:
     except ValidationError as error:
         raise BadFile(path, str(misfit(error, _Written, content))) from None
     rules: list[Rule] = []
-    complaints: list[str] = []
+    complaints = [
+        f"{path}: $.{key}: is no key of this file, which has only `rules`; it counts for nothing"
+        for key in content
+        if key != "rules" and not key.startswith("_")
+    ]
     for number, (rule, raw) in enumerate(zip(written, content.get("rules", ()), strict=True)):
         where = f"$.rules[{number}]"
         unknown = [key for key in raw if key not in WrittenRule.__struct_fields__ and not key.startswith("_")]
@@ -133,7 +137,7 @@ def _rule(written: WrittenRule, where: str) -> Rule:
         written.decision,
         pattern,
         written.exact,
-        written.folder,
+        written.folder.rstrip("/") or written.folder[:1],
         written.reason,
         written.answered,
         written.pattern or "",
