@@ -76,6 +76,24 @@ with socket.socket(socket.AF_UNIX) as listening:
 """
 
 
+def test_what_is_configured_of_a_daemon_holds_whoever_starts_it(shared: Shared) -> None:
+    joined = shared.forward().greet()
+    assert shared.status()["idle_exit_s"] == Limits().idle_exit_s
+    joined.hang_up()
+    shared.daemon("stop")
+    (shared.machine.home / "config.json").write_text('{"idle_timeout": 500, "log_level": "debug"}')
+    shared.forward().greet().hang_up()
+    assert shared.status()["idle_exit_s"] == 500
+    variables = {"ZOTD_IDLE_TIMEOUT": "400", "ZOTD_LOG_LEVEL": "error"}
+    shared.daemon("restart", env=variables)
+    assert shared.status()["idle_exit_s"] == 400
+    shared.daemon("stop")
+    (shared.machine.home / "logs" / "zotd.log").unlink()
+    shared.forward(env=variables).greet().hang_up()
+    assert shared.status()["idle_exit_s"] == 400
+    assert (shared.machine.home / "logs" / "zotd.log").read_text() == ""
+
+
 @pytest.mark.parametrize("name", ["zotd", "something-else"])
 def test_only_a_daemon_is_ended_by_force_whatever_a_pid_file_says(shared: Shared, name: str) -> None:
     shared.place.mkdir(mode=0o700)

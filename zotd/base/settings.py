@@ -66,6 +66,9 @@ SETTINGS = (
 )
 """All of them. The command line, the environment and the page of documentation have the same names."""
 
+OF_DAEMONS = tuple(setting.variable for setting in SETTINGS if setting.not_of_projects == _PROCESS)
+"""Variables that are of a whole daemon, and not of one session in it."""
+
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _SECRETS = ("api_key", "api_keys", "apikey", "key", "keys", "token", "auth", "password", "secret")
 _TRUST = ("trust", "trusted", "trusted_folders", "folders", "permissions")

@@ -55,7 +55,7 @@ def join(
     while True:
         try:
             if start and isinstance(gone, Absent):
-                start_daemon(path, environ, home, limits, idle_s=limits.idle_exit_s)
+                start_daemon(path, environ, home, limits, idle_s=_idle_s(environ, home, limits))
             return greet(path, line, limits)
         except Gone as again:
             gone = again
@@ -64,12 +64,19 @@ def join(
         time.sleep(_LOOK_AGAIN_S)
 
 
+def _idle_s(environ: Mapping[str, str], home: str, limits: Limits) -> float:
+    """After how long with nothing to do one ends that nobody has started by hand: as the user configured."""
+    from zotd.base.settings import of_process
+
+    return float(of_process(environ, Path(home)).values.get("idle_timeout", limits.idle_exit_s))
+
+
 def start_daemon(
     path: str, environ: Mapping[str, str], home: str, limits: Limits, *, idle_s: float = 0.0
 ) -> bool:
     """See to it that somebody listens at `path`, the user's socket; whether that took a start.
 
-    idle_s: seconds with nothing to do after which the daemon ends; 0: never.
+    idle_s: seconds with nothing to do after which the daemon ends; 0: as the user configured, else never.
 
     Raises NoDaemon.
     """
@@ -199,10 +206,12 @@ def _spawned(environ: Mapping[str, str], home: str, idle_s: float, sink: int) ->
 
 
 def _passed_on(environ: Mapping[str, str], home: str) -> dict[str, str]:
+    from zotd.base.settings import OF_DAEMONS
+
     kept = {
         name: value
         for name, value in environ.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_BY_PREFIX)
+        if name in (*_PASSED_ON, *OF_DAEMONS) or name.startswith(_PASSED_ON_BY_PREFIX)
     }
     return {**kept, "ZOT_HOME": home}
 
