@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
-import select
-import shutil
 import signal
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.children import descendants
-from tests.clients import LONG, ROOT, Client, Frame, Machine, Process, gone
+from tests.clients import LONG, Client, Frame, Machine, Process, gone
 from tests.daemons import Shared
 from zotd.base.limits import Limits
 
@@ -36,6 +32,11 @@ CALLS = [
 SCRIPT: list[Frame] = [
     {"match": "^tool", "times": 0, "reply": CALLS},
     {"match": "^bash", "times": 0, "reply": CALLS[:1]},
+    {
+        "match": "^write",
+        "times": 0,
+        "reply": [{"tool_call": {"name": "write", "args": {"path": "b.txt", "content": "bb"}}}],
+    },
     {"match": "^long", "times": 0, "reply": [{"text": "x" * 4_000_000, "delta_chars": 2_000, "delay_ms": 1}]},
     {"match": "^slow", "times": 0, "reply": [{"text": "one two three four", "delay_ms": 100}]},
     {"times": 0, "reply": [{"text": "ok"}]},
@@ -150,3 +151,87 @@ def test_without_descriptors_work_fails_in_words_and_goes_on_with_them(shared: S
     assert "no file descriptors left" in drained.stderr
     assert shared.daemon("stop").stdout == f"stopped: process {process.popen.pid}\n"
     assert process.exit_code() == 0
+
+
+# Processes
+
+
+LODGER = 54_321
+"""A uid that nobody else has: the system counts processes by it, and never refuses root one."""
+CAPABILITIES = "+dac_override,+dac_read_search"
+"""What somebody needs who is to run what only root may read."""
+
+
+@pytest.fixture
+def open_machine() -> Iterator[Machine]:
+    """A machine in a place that everybody may look into: pytest's own are closed."""
+    with tempfile.TemporaryDirectory(prefix="zd-") as root:
+        Path(root).chmod(0o755)
+        machine = Machine(Path(root))
+        try:
+            yield machine
+        finally:
+            machine.clear_away()
+
+
+def lodge(machine: Machine) -> list[str]:
+    """Have the programs of a machine run as somebody who is not root; words before a command of theirs."""
+    if os.geteuid() != 0:
+        return []
+    become = ["setpriv", f"--reuid={LODGER}", f"--regid={LODGER}", "--clear-groups"]
+    may = [f"--inh-caps={CAPABILITIES}", f"--ambient-caps={CAPABILITIES}"]
+    for path in (machine.root, machine.home, machine.cwd):
+        os.chown(path, LODGER, LODGER)
+    program = machine.root / "lodged"
+    program.write_text(f'#!/bin/sh\nexec {" ".join((*become, *may))} "{machine.program}" "$@"\n')
+    program.chmod(0o755)
+    machine.program = program
+    return become
+
+
+def processes(become: list[str], process: Process, most: int) -> None:
+    """Bound the processes and threads that a process and all below it may add to those of their user."""
+    for pid in (process.popen.pid, *descendants(process.popen.pid)):
+        subprocess.run([*become, "prlimit", f"--pid={pid}", f"--nproc={most}:"], check=True, timeout=LONG)
+
+
+@pytest.mark.parametrize("used", ["never", "before"])
+def test_without_processes_and_threads_work_fails_in_words_and_goes_on_with_them(
+    open_machine: Machine, used: str
+) -> None:
+    machine = open_machine
+    become = lodge(machine)
+    (machine.cwd / "a.txt").write_text("what a.txt has\n")
+    plain = machine.extension("plain", EXTENSION)
+    process = machine.start("daemon", "run", *machine.script(*SCRIPT), *ONE_STEP)
+    path = machine.appears(machine.home / "run" / "zotd.sock", process)
+    client = machine.connect(path).greet()
+    session = client.session(cwd=str(machine.cwd))
+    assert turn(client, session, "write") == [f"made {machine.cwd}/b.txt (2 bytes)"]
+    if used == "before":
+        assert "from the shell" in turn(client, session, "tool")[0]
+    processes(become, process, 1)
+    for _ in range(2):
+        shell, read = turn(client, session, "tool")
+        assert "ulimit -u" in shell
+        assert read == "what a.txt has\n"
+        assert turn(client, session, "write") == [f"replaced {machine.cwd}/b.txt (2 bytes)"]
+        for method, params in (
+            ("session/export", {"session_id": session, "format": "html"}),
+            ("workspace/trust", {"cwd": str(machine.cwd), "trusted": True}),
+            ("daemon/status", {}),
+            ("session/list", {}),
+        ):
+            client.call(method, **params)
+        client.session(cwd=str(machine.cwd), extensions=[str(plain)], ephemeral=True)
+        while (told := client.event("ext_state"))["state"] != "failed":
+            assert told["state"] == "starting"
+        assert "ulimit -u" in told["error"]
+        assert machine.connect(path).greet().call("ping") == {}
+    processes(become, process, 1_000)
+    fresh = client.session(cwd=str(machine.cwd), extensions=[str(plain)])
+    assert client.event("ext_registered")["extension"] == "plain"
+    for each in (session, fresh):
+        assert "from the shell" in turn(client, each, "tool")[0]
+    processes(become, process, 1)
+    stops(process)

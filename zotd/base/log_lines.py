@@ -75,8 +75,12 @@ class LogLines:
         if not self._some.is_set():
             self._some.set()
             if self._writer is None:
-                self._writer = threading.Thread(target=self._work, name="log", daemon=True)
-                self._writer.start()
+                writer = threading.Thread(target=self._work, name="log", daemon=True)
+                try:
+                    writer.start()
+                    self._writer = writer
+                except RuntimeError:  # no thread can be had: with the next line, perhaps
+                    self._some.clear()
 
     def end(self) -> None:
         """No more lines. Those that wait are written, if that takes no longer than it may."""

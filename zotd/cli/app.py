@@ -113,7 +113,10 @@ def drive(work: Coroutine[Any, Any, int], limits: Limits, *, fast: bool = False)
             if threading.active_count() > 1:
                 last = threading.Timer(limits.threads_end_s, _leave, [code])
                 last.daemon = True
-                last.start()
+                try:
+                    last.start()
+                except RuntimeError:  # no thread can be had: nor one to wait for the others in
+                    _leave(code)
     return code
 
 

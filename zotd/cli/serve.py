@@ -127,8 +127,10 @@ class Server(Life):
             print(f"zotd: cannot listen: {_said(problem)}", file=sys.__stderr__, flush=True)
             self.closed()
             return 2
+        from zotd.base.threads import Threads
         from zotd.daemon.installation import Installation
 
+        asyncio.get_running_loop().set_default_executor(Threads())
         installation = Installation(self._limits.installation_s) if flags.daemon else None
         log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
         idle_s = flags.idle_timeout or (self._configured_idle_s() if flags.daemon else 0.0)

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -126,4 +127,5 @@ def leave_after(seconds: float, code: int) -> None:
     """
     last = threading.Timer(seconds, os._exit, [code])
     last.daemon = True
-    last.start()
+    with suppress(RuntimeError):  # no thread can be had
+        last.start()

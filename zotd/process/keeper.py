@@ -12,6 +12,7 @@ endian) and a marshalled tuple; standard input, output and error of a program tr
     to the sub-keeper   ("spawn", number, argv, cwd, env)   ("signal", group, signal)   ("ping", number)
     to the daemon       ("started", number, pid)   ("failed", number, errno)   ("exited", pid, code)
                         ("serving", its own pid, 0), at first   ("pong", number, 0)
+                        ("refused", errno, 0), by the keeper: there is no sub-keeper
 
 The end of that socket is the order to end everything. It comes with the daemon's end too, of whatever kind.
 """
@@ -209,7 +210,12 @@ class Keeper:
         """What to do, in the new process."""
         try:
             pid = os.fork()
-        except OSError:
+        except OSError as none_left:
+            data = marshal.dumps(("refused", none_left.errno, 0))
+            try:
+                os.write(fd, len(data).to_bytes(_INT, "little") + data)
+            except OSError:
+                pass  # nobody waits for it any more
             os.close(fd)  # the daemon reads that as the end of the sub-keeper
             return None
         if pid:

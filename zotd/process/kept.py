@@ -181,6 +181,7 @@ class SubKeeper:
         self._socket = KEEPER.new_sub_keeper(seconds)
         self._pid = 0
         self._began = -1
+        self._refused = 0  # errno, where the system had no room for it
         self._numbers = itertools.count()
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._starting: dict[int, asyncio.Future[tuple[int, asyncio.Future[int]]]] = {}
@@ -306,6 +307,9 @@ class SubKeeper:
         if kind == "serving":
             self._pid, self._began = key, start_of(key)
             return
+        if kind == "refused":
+            self._refused = key
+            return
         KEEPER.works()
         if kind == "pong":
             _answer(self._pings.pop(key))
@@ -340,7 +344,8 @@ class SubKeeper:
         self._outgoing.clear()
         for waiter in self._starting.values():
             if not waiter.done():
-                waiter.set_exception(Lost())
+                why = OSError(self._refused, os.strerror(self._refused)) if self._refused else Lost()
+                waiter.set_exception(why)
         self._starting.clear()
         for pong in self._pings.values():
             _answer(pong)
