@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -231,6 +232,33 @@ def test_questions_go_over_a_websocket_too(machine: Machine) -> None:
         assert client.event("approval_resolved")["by"] == "code"
         assert ended(client, session, turn)["stop"] == "end_turn"
     assert (machine.cwd / "made").exists()
+
+
+def test_questions_that_others_have_answered_do_not_wait_for_one_that_does_not_read(machine: Machine) -> None:
+    count, reads = 20, threading.Event()
+    _, path = machine.listen(*machine.script(*calling(*["x" * 200_000] * (count + 1))))
+    reads.set()
+    ann, late = greet(machine.connect(path), "ann"), greet(machine.connect(path, reads=reads), "late")
+    session = ann.session()
+    late.call("session/attach", session_id=session)
+    reads.clear()
+    for _ in range(count):
+        turn = start(ann, session)
+        ann.answer(ann.question(), decision="deny")
+        assert ended(ann, session, turn)["stop"] == "end_turn"
+    turn = start(ann, session)
+    last = ann.question()
+    reads.set()
+    while not late.questions or late.questions[-1]["params"]["approval_id"] != last["params"]["approval_id"]:
+        late.take()
+    *before, open_one = late.questions
+    assert len(before) < count // 2
+    taken_back = [event["id"] for event in late.events if event["type"] == "$/cancelRequest"]
+    assert taken_back == [question["id"] for question in before]
+    late.answer(open_one, decision="deny")
+    ended(ann, session, turn)
+    decided = [event["by"] for event in ann.events if event["type"] == "approval_resolved"]
+    assert decided == ["ann"] * count + ["late"]
 
 
 EDITOR = """

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zotd import __version__
@@ -132,6 +133,12 @@ class Connection:
     def send(self, value: Any) -> None:
         """Send one JSON value that is no event."""
         self._sending.send(encode(value))
+
+    def ask(self, value: Any) -> Callable[[], bool]:
+        """As `send`; what is returned takes it back, as long as it waits, and says whether it did."""
+        payload = encode(value)
+        self._sending.send(payload)
+        return partial(self._sending.take_back, payload)
 
     def tell(self, event: Published, teller: Teller) -> None:
         """Send an event of a session that its client sees; see Sending."""

@@ -57,6 +57,17 @@ class Outbox:
         if self.size > self._most:
             self._relieve()
 
+    def take_back(self, payload: bytes) -> bool:
+        """Drop an answer, the very same object, that is not needed any more. Whether it still waited."""
+        for entries in (self._merged, self._new):
+            for at, entry in enumerate(entries):
+                if entry is payload:
+                    del entries[at]
+                    self.answers -= _size(payload)
+                    self.size -= _size(payload)
+                    return True
+        return False
+
     def event(self, event: Published) -> None:
         """Add an event, unless its session lags."""
         if event.session_id in self.lagging and event.type not in self._kept:

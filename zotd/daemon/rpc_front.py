@@ -75,7 +75,7 @@ class RpcFront:
         self._connection = connection
         self._tasks = tasks
         self._peer = RpcPeer(connection.limits.requests_in_flight)
-        self._questions = Questions(self._peer, connection.send, lambda: self.name)
+        self._questions = Questions(self._peer, connection, lambda: self.name)
         self._introduction = asyncio.Lock()
         self._running: dict[rpc.RpcId, tuple[str, asyncio.Task[None]]] = {}
 

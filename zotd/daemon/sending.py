@@ -89,6 +89,12 @@ class Sending:
             self._outbox.answer(payload)
             self._heed()
 
+    def take_back(self, payload: bytes) -> bool:
+        """Do not send what `send` was given, if it still waits: whether it does not leave any more."""
+        taken = self._outbox is not None and self._outbox.take_back(payload)
+        self._heed()
+        return taken
+
     def tell(self, event: Published, teller: Teller) -> None:
         """Send an event, unless its session lags."""
         if self._outbox is None:
