@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Attaches this terminal to a session of your daemon: `./attach.py [SESSION_ID] [flags of zotd]`. Without
-an id it is the newest open one of this folder, or a new one. Each line is a prompt. Whether a call may run is
-asked on every attached terminal: y or n, s for this session, a for always; the first answer counts.
-"""
+an id it is the newest open one of this folder with a model, or a new one. Each line is a prompt. Whether a
+call may run is asked on all attached terminals: y, n, s for this session, a for always; one answer counts."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -46,7 +46,7 @@ def main(*flags):
                 show(f"\n{preview(event['tool_call'], **event['preview'])}\nMay it run? y, n, s or a: ")
             elif kind == "$/cancelRequest" and event["id"] in questions:
                 questions.remove(event["id"])
-            elif kind == "user_message" and event["origin"] != ME:
+            elif kind == "user_message" and event.get("origin") != ME:
                 show(f"> {event['content'][0].get('text', '')}\n")
             elif kind in SHOWN or "error" in message:
                 show(SHOWN[kind or "error"].format(**event))
@@ -61,19 +61,20 @@ def main(*flags):
 
     cwd = str(Path.cwd())
     call("initialize", protocol_version=1, client={"name": ME}, capabilities={"approvals": True})
-    rows = [] if session_id else [row for row in call("session/list", cwd=cwd)["sessions"] if row["open"]]
+    rows = [] if session_id else call("session/list", cwd=cwd)["sessions"]
+    rows = [row for row in rows if row["open"] and row["model"]]
     session_id = session_id or (rows or [call("session/new", cwd=cwd)["session"]])[0]["session_id"]
     call("session/attach", session_id=session_id, since=0)
     show(f"attached to session {session_id}\n")
     threading.Thread(target=follow, daemon=True).start()
     for line in map(str.strip, sys.stdin):
         if questions and line in ANSWERS:
-            decision, scope = ANSWERS[line]
-            send(id=questions.pop(0), result={"decision": decision, "scope": scope})
+            send(id=questions.pop(0), result=dict(zip(("decision", "scope"), ANSWERS[line], strict=True)))
         elif questions:
             show("y, n, s or a: ")
         elif line:
             send(id="turn/start", method="turn/start", params={"session_id": session_id, "text": line})
 
 
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C leaves, and the session goes on
 main(*sys.argv[1:])

