@@ -190,7 +190,8 @@ class ToolResulted(EventBase, frozen=True, kw_only=True, tag="tool_result"):
     is_error: whether it failed.
     content: text and images, as the model gets them.
     details: for front ends: `tool`, and where they apply `extension`, `diff`, `modified_by` (a list of
-        extensions), `refused_by` (an extension) and `denied_by` (as in `approval_resolved`, or `rules`).
+        extensions), `refused_by` (an extension) and `denied_by` (as in `approval_resolved`, `rules`
+        or `too long`).
     message_id: of the row that it will be in together with the other results of its batch.
 
     Example: {"type":"tool_result","id":"toolu_1","is_error":false,"content":[{"type":"text","text":"hi"}],"details":{"tool":"bash"}}
