@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -24,7 +25,8 @@ def test_the_life_of_a_daemon_by_hand(shared: Shared) -> None:
     none = shared.daemon("status")
     assert (none.returncode, none.stdout) == (3, f"no daemon runs ({shared.socket}: there is no socket)\n")
     as_json = shared.daemon("status", "--json")
-    assert (as_json.returncode, as_json.stdout) == (3, f'{{"running": false, "socket": "{shared.socket}"}}\n')
+    assert as_json.returncode == 3
+    assert json.loads(as_json.stdout) == {"running": False, "socket": str(shared.socket), "finishing": []}
     assert shared.daemon("stop").stdout == "no daemon runs\n"
     started = shared.daemon("start")
     pid = shared.status()["pid"]
@@ -92,6 +94,31 @@ def test_what_is_configured_of_a_daemon_holds_whoever_starts_it(shared: Shared) 
     shared.forward(env=variables).greet().hang_up()
     assert shared.status()["idle_exit_s"] == 400
     assert (shared.machine.home / "logs" / "zotd.log").read_text() == ""
+
+
+def test_one_that_drains_is_told_of_and_ended_with_the_others(shared: Shared) -> None:
+    old = shared.started()
+    slow = shared.machine.script({"reply": [{"text": "one two", "delay_ms": 60_000}]})
+    client = shared.machine.rpc("--connect", "auto", *slow).greet()
+    turn = client.call("turn/start", session_id=client.session(), text="go")["turn_id"]
+    client.call("daemon/stop", drain=True)
+    none = shared.daemon("status")
+    assert none.returncode == 3
+    assert none.stdout.splitlines()[1:] == [
+        f"process {old} finishes its turns and then ends; zotd daemon stop ends it now"
+    ]
+    assert json.loads(shared.daemon("status", "--json").stdout)["finishing"] == [old]
+    new = shared.started()
+    assert f"process {old} finishes its turns" in shared.daemon("status").stdout
+    assert shared.daemon("stop").stdout == f"stopped: process {new}\nstopped: process {old}\n"
+    assert gone(old, 0)
+    assert client.event("done")["turn_id"] == turn
+    assert sorted(path.name for path in shared.place.iterdir()) == ["start.lock"]
+    shared.started()
+    left = shared.place / f"zotd.draining.{old}"
+    left.touch(0o600)  # of one that was killed while it drained
+    assert "finishes" not in shared.daemon("status").stdout
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("name", ["zotd", "something-else"])

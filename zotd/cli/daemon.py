@@ -10,7 +10,7 @@ from typing import Any
 
 from zotd.base.limits import Limits
 from zotd.base.paths import daemon_log, zot_home
-from zotd.base.places import daemon_socket
+from zotd.base.places import daemon_socket, run_directory
 from zotd.cli.console import complain, put, put_json, unbroken
 from zotd.cli.daemon_call import Line, NotDone, Silent
 from zotd.cli.flags import Lines, Parser, UsageError, seconds
@@ -55,9 +55,16 @@ class _Errand:
         self.limits = Limits()
         self.home = str(zot_home().absolute())
         self.path = daemon_socket(os.environ, self.home)
+        self.place = Path(run_directory(os.environ, self.home))
 
     def line(self) -> Line:
         return Line(os.environ, self.home, self.limits)
+
+    def finishing(self) -> list[int]:
+        """Process ids of daemons that drain."""
+        from zotd.cli.draining import finishing
+
+        return finishing(self.place)
 
     def status(self) -> dict[str, Any]:
         with self.line() as line:
@@ -79,7 +86,12 @@ def _stop(errand: _Errand) -> int:
     from zotd.cli.stopping import stop
 
     pid = stop(errand.line, errand.limits, drain=errand.known.drain)
-    put(f"stopped: process {pid}\n" if pid else "no daemon runs\n")
+    ended = [pid] if pid else []
+    if not errand.known.drain:
+        from zotd.cli.draining import end
+
+        ended += end(errand.place, errand.limits)
+    put("".join(f"stopped: process {one}\n" for one in ended) or "no daemon runs\n")
     return 0
 
 
@@ -93,9 +105,10 @@ def _status(errand: _Errand) -> int:
         status = errand.status()
     except Absent as none:
         if errand.known.json:
-            put_json({"running": False, "socket": errand.path})
+            put_json({"running": False, "socket": errand.path, "finishing": errand.finishing()})
         else:
             put(f"no daemon runs ({none})\n")
+            _tell_of_finishing(errand)
         return _NONE_RUNS
     except (Silent, Gone, NoDaemon, ConnectionError) as unknown:
         complain(str(unknown))
@@ -106,7 +119,13 @@ def _status(errand: _Errand) -> int:
         from zotd.cli.daemon_status import text_of
 
         put(text_of(status))
+        _tell_of_finishing(errand)
     return 0
+
+
+def _tell_of_finishing(errand: _Errand) -> None:
+    for pid in errand.finishing():
+        put(f"process {pid} finishes its turns and then ends; zotd daemon stop ends it now\n")
 
 
 def _logs(errand: _Errand) -> int:

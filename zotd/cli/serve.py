@@ -182,7 +182,7 @@ class Server(Life):
     def closed(self) -> None:
         """As `Life`. A socket that was inherited stays the service manager's: it is not accepted from."""
         for place in self._places:
-            place.leave()
+            place.leave(drains=self.draining and not self.stopping.is_set())
         for door in self._doors:
             door.close(let_in=self.draining and not self.supervisor.inherited)
         for server in self._websockets:

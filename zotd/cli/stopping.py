@@ -26,7 +26,7 @@ def stop(dialled: Callable[[], Line], limits: Limits, *, drain: bool) -> int:
             pid, gone = line.pid, lambda: True
             try:
                 pid = line.ask("daemon/status")["pid"]
-                gone = _watched(pid)
+                gone = watched(pid)
                 line.ask("daemon/stop", drain=drain)
             except Silent as silent:
                 return _forced(silent, dialled, limits)
@@ -59,11 +59,11 @@ def _forced(silent: Silent | Full, dialled: Callable[[], Line], limits: Limits) 
             "systemctl --user stop zotd.service"
         )
     with suppress(ProcessLookupError):
-        send = _sender(pid)
+        send = send_to(pid)
         with dialled() as again:
             if again.pid != pid:
                 raise NoDaemon(f"{silent}; meanwhile process {again.pid} listens there: try again")
-        gone = _watched(pid)
+        gone = watched(pid)
         send(signal.SIGTERM)
         send(signal.SIGCONT)  # one that was stopped takes no other signal before
         if not wait_until(gone, limits.drain_s + limits.contained_s):
@@ -82,7 +82,7 @@ def _is_ours(pid: int) -> bool:
     return any(word.rpartition(b"/")[2] == b"zotd" for word in words)
 
 
-def _sender(pid: int) -> Callable[[signal.Signals], None]:
+def send_to(pid: int) -> Callable[[signal.Signals], None]:
     """Sends signals to that process and to none that gets its number later, where the system can."""
     if hasattr(os, "pidfd_open"):
         handle = os.pidfd_open(pid)
@@ -90,7 +90,7 @@ def _sender(pid: int) -> Callable[[signal.Signals], None]:
     return lambda number: os.kill(pid, number)
 
 
-def _watched(pid: int) -> Callable[[], bool]:
+def watched(pid: int) -> Callable[[], bool]:
     """Tells whether the process has ended."""
     if hasattr(os, "pidfd_open"):
         import select

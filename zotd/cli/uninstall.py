@@ -110,19 +110,21 @@ def _end_service() -> bool:
 def _end_daemon(home: Path) -> bool:
     """Whether none runs any more."""
     from zotd.cli.daemon_call import Line, NotDone, Silent
+    from zotd.cli.draining import end
     from zotd.cli.rendezvous import Gone, NoDaemon
     from zotd.cli.stopping import stop
 
     limits = Limits()
     try:
         pid = stop(lambda: Line(os.environ, str(home), limits), limits, drain=False)
+        drained = end(run_directory(os.environ, home), limits)
     except Gone:
         return True
     except (NoDaemon, NotDone, Silent, OSError) as wrong:
         complain(f"uninstall: the daemon was not stopped, and no file was removed: {wrong}")
         return False
-    if pid:
-        put(f"stopped: process {pid}\n")
+    for one in [pid, *drained] if pid else drained:
+        put(f"stopped: process {one}\n")
     return True
 
 

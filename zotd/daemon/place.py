@@ -15,10 +15,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from zotd.base.files import stage
+from zotd.base.files import make_private, stage
 
 _SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 """What fits into the kernel's address of a Unix socket; no setting of ours could change it."""
+
+DRAINING = "zotd.draining."
+"""With a process id behind it the name of what a daemon has locked while it drains."""
 
 
 class SocketInUse(Exception):
@@ -45,6 +48,7 @@ class Place:
             self._unlock()
             raise
         self._identity = _identity(path)
+        self._left = False
         try:
             if self._pid_path is not None:
                 write_pid(self._pid_path)
@@ -53,16 +57,32 @@ class Place:
             self.leave()
             raise
 
-    def leave(self) -> None:
-        """Take the socket away, so that another daemon can come here. Who is connected stays so."""
+    def leave(self, *, drains: bool = False) -> None:
+        """Take the socket away, so that another daemon can come here. Who is connected stays so.
+
+        drains: turns go on; a file that is locked until the next call tells the user of this process.
+        """
         if self._lock < 0:
             return
-        with suppress(OSError):
-            if _identity(self.path) == self._identity:  # not one that a service manager has put here since
-                self.path.unlink()
-        if self._pid_path is not None:
-            remove_pid(self._pid_path)
+        if not self._left:
+            self._left = True
+            with suppress(OSError):
+                if _identity(self.path) == self._identity:  # not one that a service manager put here since
+                    self.path.unlink()
+            if self._pid_path is not None:
+                remove_pid(self._pid_path)
+                if drains and self._rename_lock():
+                    return
         self._unlock()
+
+    def _rename_lock(self) -> bool:
+        """Whoever comes next makes a lock of his own."""
+        named = self.path.with_name(f"{DRAINING}{os.getpid()}")
+        with suppress(OSError):
+            self._lock_path.rename(named)
+            self._lock_path = named
+            return True
+        return False
 
     def _unlock(self) -> None:
         with suppress(OSError):
@@ -73,7 +93,7 @@ class Place:
 
 def private_directory(path: Path) -> None:
     """Make a directory for its owner alone, or see that it is one. Raises OSError that says what is wrong."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     found = path.lstat()
@@ -131,11 +151,12 @@ def _locked(path: Path, meant: Path) -> int:
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
                 raise OSError(f"{path}: is no plain file of uid {os.geteuid()}; remove it")
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(found, path.lstat()):
-                    return fd
+            if _is_at(found, path):
+                return fd
         except BlockingIOError:
             os.close(fd)
+            if not _is_at(found, path):  # who has it drains, and has moved it out of the way
+                continue
             raise SocketInUse(
                 f"{meant}: another zotd is listening there or about to; stop it or choose another path"
             ) from None
@@ -143,6 +164,13 @@ def _locked(path: Path, meant: Path) -> int:
             os.close(fd)
             raise
         os.close(fd)
+
+
+def _is_at(found: os.stat_result, path: Path) -> bool:
+    try:
+        return os.path.samestat(found, path.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _listening(path: Path, backlog: int) -> socket.socket:
