@@ -193,6 +193,7 @@ def test_a_running_daemon_tells_of_itself_and_goes_on(machine: Machine) -> None:
     [(level, text, _)] = findings(report, "daemon")
     assert level == "ok"
     assert f"pid {daemon.popen.pid}" in text
+    assert text.endswith(", sessions: 0, other clients: 1")
     assert findings(report, "run directory") == [("ok", f"{path} is yours alone", "")]
     client.call("ping")
 

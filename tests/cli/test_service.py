@@ -67,6 +67,7 @@ def test_a_second_time_changes_nothing_and_uninstall_takes_all_back(machine: Mac
     again = machine.run("service", "install", "--no-start")
     assert again.returncode == 0
     assert again.stdout.count("unchanged") == 2
+    assert "\nNothing was started. To do it, run:\n  systemctl --user daemon-reload\n" in again.stdout
     assert {path: path.stat().st_ino for path in folder(machine).iterdir()} == before
     assert machine.run("service", "uninstall").returncode == 0
     assert list(folder(machine).iterdir()) == []

@@ -82,6 +82,8 @@ def judged(site: Site, state: dict[str, Any]) -> Iterator[Finding]:
         yield warn(
             "it ends as soon as its turns are done", "nothing is to be done: the next caller starts one"
         )
+    from zotd.cli.daemon_status import others
+
     memory = state["memory"]
     held, most = memory.get("descriptors", 0), memory.get("descriptors_limit", 0)
     if most and held > most * 0.8:
@@ -90,7 +92,7 @@ def judged(site: Site, state: dict[str, Any]) -> Iterator[Finding]:
         )
     yield ok(
         f"version {state['version']}, pid {state['pid']}, up for {state['uptime_s']:.0f} s, "
-        f"{len(state['sessions'])} sessions, {len(state['clients'])} clients"
+        f"sessions: {len(state['sessions'])}, other clients: {len(others(state))}"
     )
 
 

@@ -124,7 +124,7 @@ def auth(site: Site) -> Iterator[Finding]:
         else:
             yield ok(f"{path} has mode {mode:04o} and names {', '.join(map(str, content)) or 'nobody'}")
     else:
-        yield ok("there is none")
+        yield ok(f"there is no {path.name}")
 
 
 def models(site: Site) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def models(site: Site) -> Iterator[Finding]:
     if isinstance(content, Finding):
         yield content
     elif content is None:
-        yield ok("there is none")
+        yield ok(f"there is no {path.name}")
     elif not isinstance(content.get("providers", {}), dict):
         yield error(f"{path}: $.providers: expected an object", _MEND)
     else:
@@ -170,7 +170,7 @@ def permissions(site: Site) -> Iterator[Finding]:
         yield (error if rules.broken else warn)(complaint, _MEND)
     if not rules.complaints:
         there = is_there(site.home / PERMISSIONS)
-        yield ok(f"{len(rules.rules)} rules" if there else "there is no rule")
+        yield ok(f"rules: {len(rules.rules)}" if there else "there is no rule")
 
 
 def trusted(site: Site) -> Iterator[Finding]:

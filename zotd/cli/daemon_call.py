@@ -14,6 +14,9 @@ from zotd.base.places import daemon_socket, run_directory
 from zotd.cli.rendezvous import NoDaemon, check_place, dial, own_peer, silent
 from zotd.daemon.spec import TOKEN_VARIABLES
 
+CALLER = "zotd daemon"
+"""What such a client calls itself."""
+
 
 class Silent(Exception):
     """The daemon did not answer in time. pid: of who listens there, 0 where that is not known."""
@@ -69,7 +72,7 @@ class Line:
         """The result of a method, after an introduction. Raises Silent, NotDone, ConnectionError."""
         hello: dict[str, Any] = {
             "protocol_version": 1,
-            "client": {"name": "zotd daemon", "version": __version__},
+            "client": {"name": CALLER, "version": __version__},
         }
         if self._token:
             hello["token"] = self._token

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from zotd.cli.console import escaped
+from zotd.cli.daemon_call import CALLER
 
 
 def text_of(status: dict[str, Any]) -> str:
     """A result of `daemon/status` as lines."""
     memory = status["memory"]
     idle = status.get("idle_exit_s")
+    clients = others(status)
     lines = [
         f"zotd {status['version']}, process {status['pid']}, up {_span(status['uptime_s'])}"
         + (", draining" if status["draining"] else ""),
@@ -23,10 +25,17 @@ def text_of(status: dict[str, Any]) -> str:
         f"descriptors: {memory['descriptors']} of {memory['descriptors_limit']}",
         f"sessions: {len(status['sessions'])}",
         *[text for session in status["sessions"] for text in _session(session)],
-        f"clients: {len(status['clients'])}",
-        *[f"  {_client(client)}" for client in status["clients"]],
+        f"clients: {len(clients)}",
+        *[f"  {_client(client)}" for client in clients],
     ]
     return "".join(escaped(line, "") + "\n" for line in lines)
+
+
+def others(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """The clients of a daemon but for the one that asks, whose request is open: nobody means that one."""
+    clients: list[dict[str, Any]] = status["clients"]
+    asking = next((one for one in clients if one["name"] == CALLER and one["requests"]), None)
+    return [one for one in clients if one is not asking]
 
 
 def _session(session: dict[str, Any]) -> list[str]:
@@ -38,7 +47,7 @@ def _session(session: dict[str, Any]) -> list[str]:
     told = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
     state = "busy" if session["busy"] else "idle"
     name = f" {session['title']}" if session.get("title") else ""
-    line = f"  {session['session_id']}{name}: {', '.join([state, *told])}, {session['model']}"
+    line = f"  {session['session_id']}{name}: {', '.join([state, *told])}, {session['model'] or 'no model'}"
     rows = [f"{line}, {session['approval']}, in {session['cwd']}"]
     for one in session["extensions"]:
         behind = f", {one['queued_frames']} frames wait" if one["queued_frames"] else ""
@@ -51,9 +60,13 @@ def _client(client: dict[str, Any]) -> str:
     name = f"{client['name']} {client['version']}".strip() or "no name yet"
     dialect = client["dialect"] or "nothing said yet"
     behind = f", {client['queued_bytes']} bytes wait" if client["queued_bytes"] else ""
-    asked = f", {client['requests']} requests open" if client["requests"] else ""
+    asked = f", {_counted(client['requests'], 'request')} open" if client["requests"] else ""
     more = f"{asked}{behind}{', lagging' if client['lagging'] else ''}"
-    return f"{name}: {client['transport']}, {dialect}, {len(client['sessions'])} sessions{more}"
+    return f"{name}: {client['transport']}, {dialect}, {_counted(len(client['sessions']), 'session')}{more}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _span(seconds: float) -> str:

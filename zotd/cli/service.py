@@ -160,8 +160,10 @@ def _install(manager: Systemd | Launchd, *, force: bool, start: bool) -> int:
     for note in manager.notes:
         put(f"note: {note}\n")
     if not start or not manager.answers():
-        why = "Nothing was started." if not start else "No service manager of this user answers here."
-        put(f"{why} Where one does, run:\n" + "".join(f"  {line}\n" for line in manager.by_hand))
+        why = "No service manager of this user answers here. Where one does, run:"
+        if not start:
+            why = "Nothing was started. To do it, run:"
+        put(f"{why}\n" + "".join(f"  {line}\n" for line in manager.by_hand))
         return 0
     before = manager.serves()
     if not before:
