@@ -32,6 +32,8 @@ def test_the_life_of_a_daemon_by_hand(shared: Shared) -> None:
     pid = shared.status()["pid"]
     assert started.stdout == f"started: process {pid}, socket {shared.socket}\n"
     assert shared.daemon("start").stdout == f"runs already: process {pid}, socket {shared.socket}\n"
+    kept = shared.daemon("start", "--idle-timeout", "5").stdout.splitlines()[1:]
+    assert kept == ["This command did not start it: it stays when idle."]
     shown = shared.daemon("status").stdout
     assert f"process {pid}" in shown
     assert f"listening: unix:{shared.socket}" in shown

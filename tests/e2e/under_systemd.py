@@ -93,6 +93,12 @@ def tried(program: str, root: Path) -> None:
     assert shown("Result") == "success"
     assert ask("daemon/status")["pid"] not in (status["pid"], after["pid"])  # the socket still starts it
 
+    restarted = subprocess.run(
+        [program, "daemon", "restart"], check=True, capture_output=True, text=True, timeout=WAIT_S
+    )
+    said = [line.partition(": process ")[0] for line in restarted.stdout.splitlines()]
+    assert said == ["stopped", "started", "This command did not start it: it ends when idle for 15 min."]
+
     subprocess.run([program, "service", "uninstall"], check=True, stdout=sys.stderr)
     assert not SOCKET.exists()
     subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)  # and back

@@ -73,12 +73,20 @@ class _Errand:
 
 
 def _start(errand: _Errand) -> int:
+    return _have_one(errand, met="runs already")
+
+
+def _have_one(errand: _Errand, *, met: str) -> int:
+    """Start the daemon unless there is one, of which `met` is said."""
     started = start_daemon(
         errand.path, os.environ, errand.home, errand.limits, idle_s=errand.known.idle_timeout
     )
     status = errand.status()
-    was = "started" if started else "runs already"
-    put(f"{was}: process {status['pid']}, socket {errand.path}\n")
+    put(f"{'started' if started else met}: process {status['pid']}, socket {errand.path}\n")
+    if not started and status.get("idle_exit_s", 0) != errand.known.idle_timeout:
+        from zotd.cli.daemon_status import when_idle
+
+        put(f"This command did not start it: it {when_idle(status)}.\n")
     return 0
 
 
@@ -97,7 +105,7 @@ def _stop(errand: _Errand) -> int:
 
 def _restart(errand: _Errand) -> int:
     _stop(errand)
-    return _start(errand)
+    return _have_one(errand, met="started")  # by a client or the service manager, who were quicker
 
 
 def _status(errand: _Errand) -> int:

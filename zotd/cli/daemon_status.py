@@ -11,14 +11,13 @@ from zotd.cli.daemon_call import CALLER
 def text_of(status: dict[str, Any]) -> str:
     """A result of `daemon/status` as lines."""
     memory = status["memory"]
-    idle = status.get("idle_exit_s")
     clients = others(status)
     lines = [
         f"zotd {status['version']}, process {status['pid']}, up {_span(status['uptime_s'])}"
         + (", draining" if status["draining"] else ""),
         f"home: {status['home']}",
         *[f"listening: {address}" for address in status["listening"]],
-        f"ends when idle for {_span(idle)}" if idle else "stays when idle",
+        when_idle(status),
         f"memory: {_mib(memory['resident_bytes'])}"
         + (f", keeper {_mib(memory['keeper_bytes'])}" if "keeper_bytes" in memory else "")
         + f", replay {_mib(memory['replay_bytes'])}",
@@ -29,6 +28,11 @@ def text_of(status: dict[str, Any]) -> str:
         *[f"  {_client(client)}" for client in clients],
     ]
     return "".join(escaped(line, "") + "\n" for line in lines)
+
+
+def when_idle(status: dict[str, Any]) -> str:
+    idle = status.get("idle_exit_s")
+    return f"ends when idle for {_span(idle)}" if idle else "stays when idle"
 
 
 def others(status: dict[str, Any]) -> list[dict[str, Any]]:
