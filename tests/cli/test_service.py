@@ -69,7 +69,9 @@ def test_a_second_time_changes_nothing_and_uninstall_takes_all_back(machine: Mac
     assert again.stdout.count("unchanged") == 2
     assert "\nNothing was started. To do it, run:\n  systemctl --user daemon-reload\n" in again.stdout
     assert {path: path.stat().st_ino for path in folder(machine).iterdir()} == before
+    assert "journalctl --user -u zotd.service" in machine.run("daemon", "logs").stderr
     assert machine.run("service", "uninstall").returncode == 0
+    assert "journalctl" not in machine.run("daemon", "logs").stderr
     assert list(folder(machine).iterdir()) == []
     assert machine.run("service", "uninstall").returncode == 0
 

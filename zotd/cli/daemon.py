@@ -138,7 +138,10 @@ def _tell_of_finishing(errand: _Errand) -> None:
 
 def _logs(errand: _Errand) -> int:
     from zotd.cli.daemon_logs import show
+    from zotd.cli.units import SERVICE, systemd_folder
 
+    if (systemd_folder(os.environ) / SERVICE).exists():
+        complain(f"what systemd starts logs to its journal, not here: journalctl --user -u {SERVICE}")
     path = daemon_log(Path(errand.home))
     return show(path, errand.known.lines, follow=errand.known.follow, limits=errand.limits)
 

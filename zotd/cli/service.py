@@ -82,8 +82,7 @@ class Systemd:
     """The user's own systemd."""
 
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
-        config = environ.get("XDG_CONFIG_HOME") or user_home(environ) / ".config"
-        folder = Path(config) / "systemd" / "user"
+        folder = units.systemd_folder(environ)
         given = {name: environ[name] for name in _HOMES if environ.get(name)}
         self.files = {
             folder / units.SOCKET: units.socket_unit(),

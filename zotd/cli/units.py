@@ -6,6 +6,9 @@ Every line that limits what the daemon's tools can do says why. `systemd/` has t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zotd.base.paths import user_home
 
 MARK = "Written by zotd service install; zotd service uninstall removes it."
 """In each file: one without it belongs to somebody else."""
@@ -15,6 +18,13 @@ AGENT = "org.zotd.daemon"
 IDLE_S = 900
 """The daemon ends after so long with nothing to do: above the time that a session waits for its editor."""
 WATCHDOG_S = 30
+
+
+def systemd_folder(environ: Mapping[str, str]) -> Path:
+    """Where units of the user's own are."""
+    config = environ.get("XDG_CONFIG_HOME") or user_home(environ) / ".config"
+    return Path(config) / "systemd" / "user"
+
 
 _SOCKET = f"""\
 # {MARK}
