@@ -13,7 +13,6 @@ from typing import cast
 from zotd.base.limits import Limits
 from zotd.base.log import say
 from zotd.daemon.connection import Connection, Frames
-from zotd.daemon.peer_uid import peer_of
 
 Connect = Callable[["StreamOutlet | FileOutlet", "Frames | None"], Connection]
 """Makes the connection of an outlet; None for frames whose form is found out from the first bytes."""
@@ -59,7 +58,11 @@ class StreamOutlet(asyncio.Protocol):
     def peer(self) -> dict[str, int]:
         """Uid and pid of the other end, as far as the system tells."""
         end = None if self._transport is None else self._transport.get_extra_info("socket")
-        return {} if end is None else peer_of(end)
+        if end is None:
+            return {}
+        from zotd.daemon.peer_uid import peer_of
+
+        return peer_of(end)
 
     @property
     def full(self) -> bool:
