@@ -64,10 +64,10 @@ class Shared:
                 assert done.stdout == "no daemon runs\n" or gone(int(done.stdout.split()[-1]), 0)
             assert self.running() == []
         finally:
-            self._end_all()
+            self.end_all()
             shutil.rmtree(self.runtime)
 
-    def _end_all(self) -> None:
+    def end_all(self) -> None:
         """Those too that cannot be met any more, as one that drains because a source file was just edited."""
         mark = f"XDG_RUNTIME_DIR={self.runtime}\0".encode()
         for entry in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""A daemon that has run out of descriptors or processes, or that somebody has stopped: it says so and goes on."""
+"""A daemon without descriptors or processes, or that somebody has stopped: it says so, and goes on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ SCRIPT: list[Frame] = [
         "times": 0,
         "reply": [{"tool_call": {"name": "write", "args": {"path": "b.txt", "content": "bb"}}}],
     },
-    {"match": "^long", "times": 0, "reply": [{"text": "x" * 4_000_000, "delta_chars": 2_000, "delay_ms": 1}]},
     {"match": "^slow", "times": 0, "reply": [{"text": "one two three four", "delay_ms": 100}]},
     {"times": 0, "reply": [{"text": "ok"}]},
 ]
@@ -235,3 +234,45 @@ def test_without_processes_and_threads_work_fails_in_words_and_goes_on_with_them
         assert "from the shell" in turn(client, each, "tool")[0]
     processes(become, process, 1)
     stops(process)
+
+
+# Stopped
+
+
+def test_a_stopped_daemon_has_all_wait_and_nobody_misses_anything(shared: Shared) -> None:
+    process, client = daemon(shared)
+    session = client.session(cwd=str(shared.machine.cwd))
+    accepted = client.call("turn/start", session_id=session, text="slow")
+    first = client.event("text_delta")
+    process.signal(signal.SIGSTOP)
+    ping = client.request("ping")
+    newcomer = shared.forward()
+    greeting = newcomer.request("initialize", protocol_version=1)
+    assert not gone(newcomer.popen.pid, 1.0)
+    process.signal(signal.SIGCONT)
+    assert client.reply(ping)["result"] == {}
+    assert "result" in newcomer.reply(greeting)
+    assert newcomer.call("daemon/status")["pid"] == process.popen.pid
+    ended = client.call("turn/wait", session_id=session, turn_id=accepted["turn_id"])
+    assert ended["text"] == "one two three four"
+    seqs = [first["seq"], *(event["seq"] for event in client.events)]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    process.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    process.signal(signal.SIGTERM)
+    process.signal(signal.SIGCONT)
+    assert process.exit_code() == 0
+    assert time.monotonic() - began < Limits().drain_s
+
+
+@pytest.mark.long
+def test_a_forwarder_that_meets_a_stopped_daemon_says_so_in_time(shared: Shared) -> None:
+    process, _ = daemon(shared)
+    process.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    forwarder = shared.forward()
+    assert forwarder.exit_code() == 1
+    assert time.monotonic() - began < Limits().preface_s + 2
+    assert f"kill -CONT {process.popen.pid}" in forwarder.stderr
+    process.signal(signal.SIGCONT)
+    assert shared.forward().greet().call("daemon/status")["pid"] == process.popen.pid

@@ -38,6 +38,16 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return handle
 
 
+def make_private(path: Path) -> None:
+    """A directory, and those above it, that only the user may enter where they have to be made. Raises
+    OSError; nothing where something else is in its place, which whoever uses it is told.
+    """
+    missing = [folder for folder in (path, *path.parents) if not is_there(folder)]
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+
+
 def append(handle: int, data: bytes) -> int:
     """Put bytes at the end of a file: all of them, or none. Returns its size after that. Raises OSError."""
     before = os.fstat(handle)

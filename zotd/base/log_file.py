@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from zotd.base.files import append
+from zotd.base.files import append, make_private
 
 
 class LogFile:
@@ -74,7 +74,7 @@ class LogFile:
 
 def _opened(path: Path) -> int:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         _check_directory(path.parent)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         handle = os.open(path, flags | os.O_NOCTTY, 0o600)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from zotd.base.files import make_private
 from zotd.base.paths import zot_home
 from zotd.providers.weights import KNOWN, Weights, known
 
@@ -62,7 +63,7 @@ def _install(weights: Weights, home: Path) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as Ctrl-C does
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         _fetch(weights, path)
     except KeyboardInterrupt:
         _say("interrupted; nothing was installed")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zotd.base.files import MAKE_ROOM
+from zotd.base.files import MAKE_ROOM, make_private
 from zotd.base.limits import Limits
 from zotd.base.paths import daemon_log
 from zotd.base.places import run_directory
@@ -106,7 +106,7 @@ def make_place(place: str) -> None:
                 raise NoDaemon(
                     f"XDG_RUNTIME_DIR {above} is not a directory: make it with mode 0700, or unset it"
                 )
-            above.mkdir(parents=True, mode=0o700)
+            make_private(above)
         with suppress(FileExistsError):
             os.mkdir(place, 0o700)  # noqa: PTH102 - a Path would have to be made first
     except OSError as wrong:
@@ -157,7 +157,7 @@ def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, id
     """Start a daemon and wait until it listens. Raises NoDaemon with its last words when it does not."""
     log = daemon_log(Path(home))
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
+        make_private(log.parent)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         sink = os.open(log, flags, 0o600)
     except OSError as wrong:

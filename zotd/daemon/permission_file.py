@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert, field
 
-from zotd.base.files import BadFile, alone, read_bytes, stage
+from zotd.base.files import BadFile, alone, make_private, read_bytes, stage
 from zotd.base.limits import Limits
 from zotd.base.misfit import Misfit, misfit
 from zotd.daemon.path_patterns import PathPattern
@@ -57,7 +57,7 @@ class PermissionFile:
 
     def add(self, rules: Iterable[Rule]) -> None:
         """Remember rules for good. Waits for the disk. Raises OSError; BadFile, for one it leaves alone."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         with alone(self.path.with_name(f"{PERMISSIONS}.lock"), self._limits.permissions_lock_s):
             content = _content(self.path, self._limits.permissions_bytes)
             parse(self.path, content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zotd.base.files import open_regular
+from zotd.base.files import make_private, open_regular
 
 MARK = "[zotd] "
 _WIDTH = 2_000  # of one remark, in characters: enough for any error, too little to flood the file
@@ -18,7 +18,7 @@ class Journal:
         """Opens `path`, making its directory. Raises OSError with a sentence, also for no regular file."""
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             # An extension may print what only its user should see: nobody else can read it.
             self.fd = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         except OSError as error:

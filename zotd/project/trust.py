@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from zotd.base.files import BadFile, alone, read_bytes, stage
+from zotd.base.files import BadFile, alone, make_private, read_bytes, stage
 from zotd.base.limits import Limits
 
 TRUSTED = "trusted.json"
@@ -41,7 +41,7 @@ def trust(zot_home: Path, folder: Path, trusted: bool) -> Path:
     broken; OSError when it cannot be written.
     """
     real = Path(os.path.realpath(folder))
-    zot_home.mkdir(parents=True, exist_ok=True)
+    make_private(zot_home)
     with alone(zot_home / f"{TRUSTED}.lock", Limits().permissions_lock_s):
         content = _read(zot_home / TRUSTED)
         content[FOLDERS] = {**content.get(FOLDERS, {}), str(real): trusted}

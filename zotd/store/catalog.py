@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from zotd.agent.ports import NotKept
 from zotd.base.clock import now, stamp
+from zotd.base.files import make_private
 from zotd.base.limits import Limits
 from zotd.store import rows
 from zotd.store.errors import (
@@ -26,7 +27,7 @@ from zotd.store.errors import (
     StoreError,
 )
 from zotd.store.lock import lock
-from zotd.store.log import SessionLog, opened, private_directory, read_saved, real_path, remove_beside
+from zotd.store.log import SessionLog, opened, read_saved, real_path, remove_beside
 from zotd.store.saved import Saved
 from zotd.wire.codec import encode
 
@@ -285,7 +286,7 @@ class SessionStore:
         data = b"\n".join([encode(rows.meta_row(meta)), *lines, b""])
         unfinished = path.with_name(f".{path.name}.part")
         try:
-            private_directory(path.parent)
+            make_private(path.parent)
             handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with os.fdopen(handle, "wb") as file:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from zotd.agent.ports import NotKept
-from zotd.base.files import append, open_regular
+from zotd.base.files import append, make_private, open_regular
 from zotd.base.limits import Limits
 from zotd.protocol.content import Message, ToolResult, Usage
 from zotd.store import rows
@@ -234,7 +234,7 @@ class SessionLog:
         self._size = append(self._handle, b"".join(lines))
 
     def _make(self) -> None:
-        private_directory(self.path.parent)
+        make_private(self.path.parent)
         self._take(os.O_CREAT)
         if os.fstat(self._handle).st_size:
             os.close(self._handle)
@@ -361,14 +361,6 @@ def real_path(path: Path) -> Path:
         raise _missing(path, error) from None
     except RuntimeError:  # what Python makes of links in a circle
         raise BadSessionFile(path, 0, "its symbolic links lead in a circle") from None
-
-
-def private_directory(path: Path) -> None:
-    """A directory, and those above it, that only the user may enter where they had to be made."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    for folder in reversed(missing):
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
 
 
 def _line(row: dict[str, Any]) -> bytes:
