@@ -22,9 +22,10 @@ def show(text):  # without what could steer the terminal
     print("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text), end="", flush=True)
 
 
-def preview(call, kind, command="", path="", old_text="", new_text=""):
+def preview(call, kind, command="", path="", old_text="", new_text="", **_):
     if kind == "diff":
-        return "\n".join(unified_diff(old_text.splitlines(), new_text.splitlines(), path, path, lineterm=""))
+        rows = unified_diff(old_text.splitlines(True), new_text.splitlines(True), path, path)
+        return "\n".join(row.removesuffix("\n") for row in rows)
     return f"$ {command}" if kind == "command" else f"{call['name']} {call['args']}"
 
 
@@ -61,8 +62,7 @@ def main(*flags):
 
     cwd = str(Path.cwd())
     call("initialize", protocol_version=1, client={"name": ME}, capabilities={"approvals": True})
-    rows = [] if session_id else call("session/list", cwd=cwd)["sessions"]
-    rows = [row for row in rows if row["open"] and row["model"]]
+    rows = [row for row in call("session/list", cwd=cwd)["sessions"] if row["open"] and row["model"]]
     session_id = session_id or (rows or [call("session/new", cwd=cwd)["session"]])[0]["session_id"]
     call("session/attach", session_id=session_id, since=0)
     show(f"attached to session {session_id}\n")

@@ -123,16 +123,17 @@ def test_one_terminal_approves_what_the_other_one_asked_for(desk: Desk) -> None:
         terminal.sees(rf"\[allow by terminal {other.popen.pid}\]\n")
         terminal.sees("All done.")
     assert (cwd / "done").read_text() == "do\n"
+    (cwd / "a.txt").write_bytes(b"new\x1b[2J\r\n")
     other.types("write it\n")
     for terminal in both:
-        terminal.sees(r"a\.txt\n\+\+\+ .*a\.txt\n@@ .*\n\+new\ufffd\[2J\nMay it run\?")
+        terminal.sees(r"a\.txt\n\+\+\+ .*a\.txt\n@@ .*\n-new\ufffd\[2J\ufffd\n\+new\ufffd\[2J\nMay it run\?")
     one.types("maybe\n")
     one.sees("y, n, s or a: ")
     one.types("n\n")
     for terminal in both:
         terminal.sees(rf"\[deny by terminal {one.popen.pid}\]\n")
         terminal.sees("All done.")
-    assert not (cwd / "a.txt").exists()
+    assert (cwd / "a.txt").read_bytes() == b"new\x1b[2J\r\n"
     # The question is gone on the terminal that did not answer it: a line is a prompt again.
     other.types("y\n")
     one.sees(r"> y\n")
