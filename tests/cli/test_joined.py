@@ -292,6 +292,21 @@ def test_an_interruption_leaves_the_turn_of_another_client_alone(pair: Pair) -> 
     client.hang_up()
 
 
+def test_a_turn_that_is_aborted_elsewhere_does_not_end_the_run_in_silence(pair: Pair) -> None:
+    run = pair.machine.start("--json", *pair.argv("--script SLOW"), "--connect", pair.path, "hello")
+    run.hang_up()
+    session_id = run.until("text_delta")[0]["session_id"]
+    client = pair.machine.connect(pair.path).greet()
+    client.call("turn/abort", session_id=session_id)
+    client.hang_up()
+    result = run.rest()[-1]
+    assert (run.exit_code(), result["ok"], result["stop"]) == (1, False, "aborted")
+    assert (
+        result["error"]
+        == "the turn was aborted from elsewhere: by another client, or as the daemon was stopped"
+    )
+
+
 def test_two_at_once_have_sessions_of_their_own(pair: Pair) -> None:
     with ThreadPoolExecutor(2) as pool:
         runs = [
@@ -409,7 +424,8 @@ def test_a_token_of_the_daemon_comes_from_the_environment(machine: Machine) -> N
     assert machine.run(*argv, env=token).stdout == "You said: hello\n"
     strange = machine.run(*argv)
     assert (strange.returncode, strange.stdout) == (2, "")
-    assert "token" in strange.stderr
+    assert "invalid token" in strange.stderr
+    assert "ZOTD_TOKEN" in strange.stderr
 
 
 class Wire:

@@ -33,7 +33,7 @@ async def ping(caller: Caller, params: Params) -> None:
 
 async def initialize(caller: Caller, params: m.Initialize) -> m.Initialized:
     if caller.token and not hmac.compare_digest(params.token.encode(), caller.token.encode()):
-        hint = "pass the daemon's token as initialize.token"
+        hint = "pass the daemon's token as initialize.token; zotd itself takes it from ZOTD_TOKEN"
         raise Refused("invalid token", kind="auth", hint=hint, then=lambda: caller.hang_up("invalid token"))
     if params.protocol_version != m.PROTOCOL_VERSION:
         raise Refused(
