@@ -48,6 +48,15 @@ def make_private(path: Path) -> None:
             folder.mkdir(mode=0o700)
 
 
+def close_folder(path: Path, mode: int) -> None:
+    """Give a directory a mode, and never one that a link leads to by now. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
+
+
 def append(handle: int, data: bytes) -> int:
     """Put bytes at the end of a file: all of them, or none. Returns its size after that. Raises OSError."""
     before = os.fstat(handle)

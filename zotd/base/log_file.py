@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from zotd.base.files import append, make_private
+from zotd.base.files import append, close_folder, make_private
 
 
 class LogFile:
@@ -107,4 +107,4 @@ def _check_directory(directory: Path) -> None:
     if found.st_uid != os.geteuid():
         raise OSError(f"{directory}: the directory of the log is somebody else's: name another")
     if found.st_mode & 0o022:
-        directory.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+        close_folder(directory, stat.S_IMODE(found.st_mode) & ~0o022)

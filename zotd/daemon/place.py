@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from zotd.base.files import make_private, stage
+from zotd.base.files import close_folder, make_private, stage
 
 _SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 """What fits into the kernel's address of a Unix socket; no setting of ours could change it."""
@@ -104,7 +104,7 @@ def private_directory(path: Path) -> None:
     if found.st_uid != os.geteuid():
         raise OSError(f"{path}: belongs to uid {found.st_uid}, not to uid {os.geteuid()}; remove it")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        path.chmod(0o700)
+        close_folder(path, 0o700)
 
 
 def write_pid(path: Path) -> None:
