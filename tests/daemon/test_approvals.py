@@ -473,6 +473,18 @@ def test_zot_on_stdio_says_that_calls_will_be_denied(machine: Machine) -> None:
     assert process.exit_code() == 0
 
 
+def test_zot_behind_a_forwarder_says_it_too_and_an_editor_there_does_not(machine: Machine) -> None:
+    _, path = machine.listen(*machine.script(*calling("touch made")))
+    forwarders = [machine.rpc("--connect", path, "--no-yolo") for _ in range(2)]
+    zot, editor = forwarders
+    assert zot.ask("ping")["success"]
+    editor.greet(capabilities=CAPABLE)
+    for process, said in ((zot, 1), (editor, 0)):
+        process.hang_up()
+        assert process.exit_code() == 0
+        assert process.stderr.count("nobody can be asked here") == said
+
+
 @pytest.mark.parametrize("flag", [["--no-yolo"], ["--approval", "ask"], ["--approval", "rules"]])
 def test_a_run_with_a_denied_call_ends_with_3_though_the_model_answers(
     machine: Machine, flag: list[str]

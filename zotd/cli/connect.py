@@ -136,13 +136,17 @@ def _forward(call: Call) -> int:
         return _complain(str(no), 2)
     except (NoDaemon, OSError) as wrong:
         return _complain(str(wrong), 1)
-    return _Relay(met).run()
+    return _Relay(met, asks=call.flags.get("approval") == "ask").run()
 
 
 class _Relay:
-    """Both directions have a thread, so that a reader who is slow holds up no writer."""
+    """Both directions have a thread, so that a reader who is slow holds up no writer.
 
-    def __init__(self, met: Met) -> None:
+    asks: calls of tools need somebody who can be asked, which clients of the zot dialect cannot.
+    """
+
+    def __init__(self, met: Met, *, asks: bool) -> None:
+        self._asks = asks
         self._socket = met.socket
         self._early = met.early
         self._input_over = False
@@ -172,6 +176,9 @@ class _Relay:
         """Hand on what comes in, and then that nothing more does: answers to it may still be on their way."""
         try:
             while data := self._read():
+                if self._asks:
+                    self._asks = False
+                    _say_who_is_asked(data)
                 self._tail = (self._tail + data)[-_TAIL:]
                 self._socket.sendall(data)
             self._input_over = True
@@ -200,6 +207,14 @@ class _Relay:
         """Whether the client has asked for the end of its connection, which is no fault then."""
         tail = self._tail.replace(b" ", b"")
         return b'"method":"exit"' in tail or b'"method":"shutdown"' in tail
+
+
+def _say_who_is_asked(beginning: bytes) -> None:
+    """To a client of the zot dialect, as far as its first bytes tell: a person started it with that flag."""
+    if b'"type"' in beginning and b'"jsonrpc"' not in beginning:
+        from zotd.cli.agents import CANNOT_ASK
+
+        _complain(CANNOT_ASK, 0)
 
 
 def _wait_for(fd: int, what: str) -> None:
