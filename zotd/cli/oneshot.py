@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from zotd.daemon.audience import Client
 
 
+_ABORTED = "the turn was aborted from elsewhere: by another client, or as the daemon was stopped"
+
+
 class NotBegun(Exception):
     """There is nothing to run the prompt in; the message says why. code: what to exit with."""
 
@@ -196,6 +199,8 @@ class Run:
         try:
             outcome = await self._answer(text)
             await self._settle()
+            if outcome.stop == "aborted" and not (outcome.error or self._end):
+                outcome.error = _ABORTED
             return outcome
         finally:
             if timer is not None:
