@@ -28,6 +28,7 @@ DELTAS_PER_SECOND = 25_000
 NOTES_PER_SECOND = 100_000
 SOCKET_DELTAS_PER_SECOND = 60_000
 SESSION_BYTES = 0.3 * (1 << 20)
+IDLE_BYTES = 70 * (1 << 20)
 PAUSED_READER = 2.0
 """What one that does not read may do to the gaps between another client's deltas."""
 FLAT = 1.3
@@ -215,6 +216,11 @@ def conversations() -> bool:
         size = conversation.bytes_per_session(ephemeral=kind == "ephemeral")
         failed |= size > SESSION_BYTES
         print(f"one more session, {kind}: {size / (1 << 20):.3f} MiB, at most {SESSION_BYTES / (1 << 20):g}")
+    idle, keeper = conversation.idle_bytes()
+    failed |= idle + keeper > IDLE_BYTES
+    mark = "  OVER" if idle + keeper > IDLE_BYTES else ""
+    parts = " + ".join(f"{size / (1 << 20):.1f}" for size in (idle, keeper))
+    print(f"idle daemon and its keeper: {parts} MiB, at most {IDLE_BYTES / (1 << 20):g}{mark}")
     lengths = " / ".join(f"{length:,}" for length in conversation.LENGTHS)
     for name, costs in conversation.by_length().items():
         growth = costs[-1][1] / costs[0][1]

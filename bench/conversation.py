@@ -144,10 +144,10 @@ def _answers(path: Path) -> bool:
 
 
 @contextmanager
-def daemon(directory: Path, script: list[Answer]) -> Iterator[Rpc]:
+def daemon(directory: Path, script: list[Answer], words: tuple[str, ...] = ("rpc",)) -> Iterator[Rpc]:
     file = directory / f"{uuid.uuid4().hex[:8]}.json"
     file.write_text(json.dumps(script))
-    command = [ZOTD, "rpc", "--provider", "scripted", "--script", str(file), "--listen", "unix:{}"]
+    command = [ZOTD, *words, "--provider", "scripted", "--script", str(file), "--listen", "unix:{}"]
     with listening(directory, command) as (path, pid):
         client = Rpc(path, pid)
         yield client
@@ -260,6 +260,17 @@ def bytes_per_session(*, ephemeral: bool) -> float:
 
         before = open_some(20)
         return (open_some(SESSIONS) - before) / SESSIONS
+
+
+def idle_bytes() -> tuple[int, int]:
+    """Memory of a user's daemon and of what starts its programs, after one session with a command."""
+    script, words = calling("bash", {"command": "true"}), ("daemon", "run", "--log-level", "error")
+    with tempfile.TemporaryDirectory() as root, daemon(Path(root), script, words) as zotd:
+        session_id = zotd.open()
+        zotd.turn(session_id, "hi")
+        zotd.ask("session/close", session_id=session_id)
+        memory = zotd.ask("daemon/status")["memory"]
+        return memory["resident_bytes"], memory["keeper_bytes"]
 
 
 def history(directory: Path, messages: int) -> Path:

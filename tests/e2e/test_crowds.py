@@ -1,4 +1,4 @@
-"""Clients that come and go by the thousand: all are served, nobody waits for them, and nothing of them stays."""
+"""Clients that come and go by the thousand: all are served, nobody waits for them, nothing of them stays."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ async def crowd(shared: Shared, seconds: float) -> None:
     pings.sort()
     print(
         f"{served} served in {took:.1f} s; a witness's ping: {1000 * pings[len(pings) // 2]:.2f} ms, "
-        f"at most {1000 * pings[-1]:.1f}; MiB {before / MIB:.1f} and then {after / MIB:.1f}; {left} descriptors"
+        f"at most {1000 * pings[-1]:.1f}; "
+        f"MiB {before / MIB:.1f} and then {after / MIB:.1f}; {left} descriptors"
     )
 
 

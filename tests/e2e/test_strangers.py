@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import LONG, Machine, gone
+from tests.clients import LONG, Machine
 from tests.daemons import Shared
 
 NOBODY = 65534
