@@ -36,6 +36,7 @@ ACTS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from("st"), EVENTS, TURNS),
         st.tuples(st.sampled_from("st"), EVENTS, TURNS),
+        st.tuples(st.just("r"), EVENTS, TURNS),  # it is replayed
         st.sampled_from("st"),  # an answer that tells how far this session is
         st.integers(1, 2_000),  # bytes that the client reads
     ),
@@ -105,7 +106,7 @@ class Reader:
 
 @given(ACTS, st.integers(300, 6_000))
 def test_a_client_ends_with_what_was_told_however_it_reads(acts: list[Any], most: int) -> None:
-    outbox, house = Outbox(most, KEPT), {"s": Picture(), "t": Picture()}
+    outbox, house = Outbox(most, KEPT), {"s": Picture(), "t": Picture(), "r": Picture()}
     reader, answers = Reader(house), []
     for act in acts:
         before = len(outbox), outbox.answers
@@ -118,8 +119,9 @@ def test_a_client_ends_with_what_was_told_however_it_reads(acts: list[Any], most
             session_id, event, turn_id = act
             entry = published(event, session_id, house[session_id].seq + 1, turn_id)
             house[session_id].fold(entry.type, decode(entry.body))
-            outbox.event(entry)
-        assert outbox.size <= max(most, outbox.answers + ENTRY) or len(outbox) == 1, before
+            outbox.event(entry, asked=session_id == "r")
+        most_now = max(most + outbox.replayed, outbox.answers + ENTRY)
+        assert outbox.size <= most_now or len(outbox) == 1, before
     while reader.read(outbox, 100):
         pass
     assert reader.pictures == house
@@ -194,6 +196,48 @@ def test_the_last_event_of_a_session_that_lags_is_sent() -> None:
     outbox.event(Published("session_closed", 3, b'{"reason":"closed"}', "", "s"))
     assert [*outbox.lagging] == ["s"]
     assert [entry.type for entry in outbox.take(1) if isinstance(entry, Published)] == ["session_closed"]
+
+
+def note(session_id: str, seq: int, size: int = 800) -> Published:
+    return published(ExtNotify(extension="pup", level="info", message="x" * size), session_id, seq)
+
+
+def numbers(outbox: Outbox) -> list[int]:
+    return [entry.seq for entry in outbox.take(1 << 30) if isinstance(entry, Published)]
+
+
+def test_what_was_asked_for_is_never_given_up_and_gives_nothing_up() -> None:
+    outbox = Outbox(2_000, KEPT)
+    for seq in range(1, 101):
+        outbox.event(note("s", seq), asked=True)
+    assert outbox.answers == outbox.size > 100_000
+    outbox.event(note("s", 101))
+    assert not outbox.lagging
+    for seq in (102, 103):
+        outbox.event(note("s", seq))
+    assert [*outbox.lagging] == ["s"]
+    assert outbox.size == outbox.answers
+    assert numbers(outbox) == [*range(1, 101)]
+    assert [outbox.caught_up(), outbox.size, outbox.answers] == ["s", 0, 0]
+
+
+def test_of_ends_that_nobody_waits_for_a_session_that_lags_holds_the_last_in_its_place() -> None:
+    def done(seq: int) -> Published:
+        return Published("done", seq, b'{"stop":"end_turn"}', "", "s")
+
+    outbox = Outbox(1_000, {"done"})
+    for seq in (1, 2):
+        outbox.event(note("s", seq))
+    assert [*outbox.lagging] == ["s"]
+    for seq in range(3, 1_000):
+        outbox.event(done(seq))
+    assert (len(outbox), outbox.size) == (1, len(done(3).body) + ENTRY)
+    outbox.event(done(1_000), asked=True)
+    for seq in range(1_001, 2_000):
+        outbox.event(done(seq))
+    assert numbers(outbox) == [999, 1_000]
+    assert numbers(outbox) == [1_999]
+    assert [outbox.caught_up(), outbox.size] == ["s", 0]
 
 
 def test_what_an_event_costs_does_not_grow_with_what_waits() -> None:

@@ -365,3 +365,64 @@ def test_answers_that_nobody_reads_take_no_more_memory_than_the_bound(machine: M
     assert all(answer["result"] == asked for answer in answers if "result" in answer)
     assert len(refused) < 300
     assert daemon.stderr == ""
+
+
+def test_a_replay_of_all_that_is_kept_comes_whole_to_a_client_that_does_not_read_at_once(
+    machine: Machine,
+) -> None:
+    daemon, path = machine.listen(*flags(machine, "pup"))
+    reader, reads = machine.connect(path).greet(), threading.Event()
+    reads.set()
+    this = {"session_id": reader.session()}
+    for command in large_notes(16):
+        events = until_done(reader, reader.call("turn/start", **this, text=command)["turn_id"])
+    slow = machine.connect(path, reads=reads).greet()
+    since = events[0]["seq"]
+    before = resident(daemon.popen.pid)
+    reads.clear()
+    asked = [slow.request("session/attach", **this, since=since)]
+    for _ in range(31):
+        slow.request("session/detach", **this)
+        asked.append(slow.request("session/attach", **this, since=since))
+    while reader.call("daemon/status")["clients"][1]["queued_bytes"] < 14 * MIB:
+        pass
+    until_done(reader, reader.call("turn/start", **this, text="hello")["turn_id"])
+    assert resident(daemon.popen.pid) - before < 120 * MIB
+    reads.set()
+    slow.reply(asked[0])
+    until_done(slow, events[-1]["turn_id"])
+    assert slow.events == events[1 : len(slow.events) + 1]
+    assert "resync" not in types(slow.events)
+    assert all("result" in slow.reply(number) for number in asked[1:4])
+    assert daemon.stderr == ""
+
+
+@pytest.mark.parametrize("dialect", ["jsonrpc", "zot"])
+def test_of_many_large_answers_asked_for_at_once_few_are_made_ahead_of_reading(
+    machine: Machine, dialect: str
+) -> None:
+    daemon, path = machine.listen(*machine.script({"reply": [{"text": "x" * 6_000_000}]}))
+    reads = threading.Event()
+    reads.set()
+    slow, other = machine.connect(path, reads=reads), machine.connect(path).greet()
+    if dialect == "zot":
+        slow.ask("prompt", message="go")
+        slow.until("done")
+        asked = [{"type": "get_messages"}] * 40
+    else:
+        this = {"session_id": slow.greet().session()}
+        until_done(slow, slow.call("turn/start", **this, text="go")["turn_id"])
+        head = {"jsonrpc": "2.0", "method": "session/messages", "params": this}
+        asked = [{**head, "id": 1_000 + number} for number in range(40)]
+    before = resident(daemon.popen.pid)
+    reads.clear()
+    slow.write(b"".join(json.dumps(each).encode() + b"\n" for each in asked))
+    while other.call("daemon/status")["clients"][0]["queued_bytes"] < 8 * MIB:
+        pass
+    for _ in range(100):
+        other.call("ping")
+    assert resident(daemon.popen.pid) - before < 120 * MIB
+    reads.set()
+    answers = [slow.raw() for _ in asked]
+    assert all("error" not in answer for answer in answers)
+    assert daemon.stderr == ""

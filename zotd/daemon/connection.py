@@ -140,9 +140,9 @@ class Connection:
         self._sending.send(payload)
         return partial(self._sending.take_back, payload)
 
-    def tell(self, event: Published, teller: Teller) -> None:
+    def tell(self, event: Published, teller: Teller, *, asked: bool = False) -> None:
         """Send an event of a session that its client sees; see Sending."""
-        self._sending.tell(event, teller)
+        self._sending.tell(event, teller, asked=asked)
 
     def keep(self, *types: str) -> None:
         """Events of these types are sent however far behind the client is."""
@@ -163,6 +163,15 @@ class Connection:
     async def drained(self, stall_s: float) -> None:
         """Until less waits, or the client has read nothing for so many seconds."""
         await self._sending.drained(stall_s)
+
+    @property
+    def deaf(self) -> bool:
+        """Whether its client has asked for so much that it has to read first."""
+        return self._sending.deaf
+
+    async def heard(self) -> None:
+        """Until it has read enough for another answer, or has gone."""
+        await self._sending.heard()
 
     @property
     def queued_bytes(self) -> int:

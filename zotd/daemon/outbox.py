@@ -28,7 +28,8 @@ _OVERHEAD = 200
 class Outbox:
     """Answers and events of one client, oldest first.
 
-    size: bytes that wait; of them `answers` are of answers, which are never given up.
+    size: bytes that wait; of them `answers` are of what was asked for, which is never given up: answers, and
+        events that follow from one, such as a replay: those, `replayed`, are no reason to give up others.
     lagging: sessions whose events were given up, oldest first. Their events count for nothing until
         `caught_up` gives them back: what each of them needs then is one picture of it.
     """
@@ -37,25 +38,27 @@ class Outbox:
         """most: bytes that may wait; a single entry may be larger. kept: types of events never given up."""
         self.size = 0
         self.answers = 0
+        self.replayed = 0
         self.lagging: dict[str, None] = {}
         self._most = most
         self._kept = kept
-        self._merged: deque[bytes | Published | _Run] = deque()
-        self._new: deque[bytes | Published | _Run] = deque()
+        self._merged: deque[bytes | Published | _Run | _Asked] = deque()
+        self._new: deque[bytes | Published | _Run | _Asked] = deque()
+        self._held: dict[str, Published] = {}  # of sessions that lag the last event that is kept
         self._tails: dict[str, _Run] = {}  # of each session what the next event may go on with
         self._sizes: dict[str, int] = {}  # of each session's events, those aside that are kept
 
     def __len__(self) -> int:
-        return len(self._merged) + len(self._new)
+        return len(self._merged) + len(self._new) + len(self._held)
 
     def answer(self, payload: bytes) -> None:
         """Add what the client asked for, or is asked."""
+        self._release()
         self._new.append(payload)
         size = _size(payload)
         self.answers += size
         self.size += size
-        if self.size > self._most:
-            self._relieve()
+        self._relieve()
 
     def take_back(self, payload: bytes) -> bool:
         """Drop an answer, the very same object, that is not needed any more. Whether it still waited."""
@@ -68,28 +71,35 @@ class Outbox:
                     return True
         return False
 
-    def event(self, event: Published) -> None:
-        """Add an event, unless its session lags."""
-        if event.session_id in self.lagging and event.type not in self._kept:
-            return
-        self._new.append(event)
-        self._count(event, _size(event))
-        if self.size > self._most:
+    def event(self, event: Published, *, asked: bool = False) -> None:
+        """Add an event, unless its session lags. asked: the client waits for this one, lagging or not."""
+        if asked:
+            self._release()
+            entry = _Asked(event)
+            self._new.append(entry)
+            self._count(entry, _size(entry))
+        elif event.session_id not in self.lagging:
+            self._new.append(event)
+            self._count(event, _size(event))
             self._relieve()
+        elif event.type in self._kept:
+            if (before := self._held.pop(event.session_id, None)) is not None:
+                self._count(before, -_size(before))
+            self._held[event.session_id] = event
+            self._count(event, _size(event))
 
     def take(self, enough: int) -> list[bytes | Published]:
         """The oldest entries, until they have so many bytes; none when nothing waits."""
         taken: list[bytes | Published] = []
+        if not (self._merged or self._new):
+            self._release()
         while enough > 0 and (waiting := self._merged or self._new):
             entry = waiting.popleft()
             size = _size(entry)
             enough -= size
-            if isinstance(entry, bytes):
-                self.answers -= size
-                self.size -= size
-                taken.append(entry)
-                continue
             self._count(entry, -size)
+            if isinstance(entry, _Asked):
+                entry = entry.event
             if isinstance(entry, _Run):
                 if self._tails.get(entry.session_id) is entry:
                     del self._tails[entry.session_id]
@@ -99,7 +109,7 @@ class Outbox:
 
     def caught_up(self) -> str:
         """A session that lags no more, now that nothing waits; "" when there is none, or something waits."""
-        if self._merged or self._new or not self.lagging:
+        if len(self) or not self.lagging:
             return ""
         session_id = next(iter(self.lagging))
         del self.lagging[session_id]
@@ -111,12 +121,22 @@ class Outbox:
         self._new.clear()
         self._tails.clear()
         self._sizes.clear()
+        self._held.clear()
         self.lagging.clear()
-        self.size = self.answers = 0
+        self.size = self.answers = self.replayed = 0
 
-    def _count(self, entry: Published | _Run, size: int) -> None:
+    def _release(self) -> None:
+        """Put what is held into its place: ahead of all that comes from now on."""
+        self._new.extend(self._held.values())
+        self._held.clear()
+
+    def _count(self, entry: bytes | Published | _Run | _Asked, size: int) -> None:
         self.size += size
-        if entry.type not in self._kept:
+        if isinstance(entry, bytes | _Asked):
+            self.answers += size
+            if isinstance(entry, _Asked):
+                self.replayed += size
+        elif entry.type not in self._kept:
             left = self._sizes.get(entry.session_id, 0) + size
             if left:
                 self._sizes[entry.session_id] = left
@@ -125,17 +145,20 @@ class Outbox:
 
     def _relieve(self) -> None:
         """Merge as much as is needed, each entry once; give up the largest session if that is not enough."""
-        while self._new and self.size > self._most:
+        most = self._most + self.replayed
+        while self._new and self.size > most:
             self._merge(self._new.popleft())
-        while self.size > self._most and len(self) > 1 and self._sizes:
+        while self.size > most and len(self) > 1 and self._sizes:
             self._give_up(max(self._sizes, key=self._sizes.__getitem__))
 
-    def _merge(self, entry: bytes | Published | _Run) -> None:
+    def _merge(self, entry: bytes | Published | _Run | _Asked) -> None:
         """Put an entry behind those that were merged, or into the last one of its session, if it goes on with
         that and no answer is between: an answer may tell up to which number the client has seen everything.
         """
         if isinstance(entry, bytes):
             self._tails.clear()
+        elif isinstance(entry, _Asked):
+            self._tails.pop(entry.event.session_id, None)
         elif isinstance(entry, Published):
             tail = self._tails.pop(entry.session_id, None)
             if (run := _Run.of(entry)) is not None:
@@ -154,13 +177,24 @@ class Outbox:
             left = [
                 entry
                 for entry in entries
-                if isinstance(entry, bytes) or entry.session_id != session_id or entry.type in self._kept
+                if isinstance(entry, bytes | _Asked)
+                or entry.session_id != session_id
+                or entry.type in self._kept
             ]
             entries.clear()
             entries.extend(left)
         self.size -= self._sizes.pop(session_id)
         self._tails.pop(session_id, None)
         self.lagging[session_id] = None
+
+
+class _Asked:
+    """An event that is as good as an answer."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: Published) -> None:
+        self.event = event
 
 
 class _Run:
@@ -205,8 +239,10 @@ class _Run:
         return Published(self.type, self.seq, body, self.turn_id, self.session_id)
 
 
-def _size(entry: bytes | Published | _Run) -> int:
+def _size(entry: bytes | Published | _Run | _Asked) -> int:
     """Bytes, for what it takes in memory."""
+    if isinstance(entry, _Asked):
+        entry = entry.event
     if isinstance(entry, bytes):
         return len(entry) + _OVERHEAD
     if isinstance(entry, Published):

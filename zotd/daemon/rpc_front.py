@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class RpcFront:
         self.initialized = False
         self.capabilities: frozenset[str] = frozenset()
         self._over = False
-        self._gone = False
+        self._gone = self._replaying = False
         self._leaving: asyncio.TimerHandle | None = None
         self._accepted: deque[tuple[str, str]] = deque(maxlen=connection.limits.turns_kept)
         self.name = "client"
@@ -93,7 +93,7 @@ class RpcFront:
         await self._connection.drained(self._connection.limits.client_pause_s)
 
     def deliver(self, event: Published) -> None:
-        self._connection.tell(event, self)
+        self._connection.tell(event, self, asked=self._replaying)
 
     # Teller of events
 
@@ -112,7 +112,9 @@ class RpcFront:
             return
         if self.spec.headless and session.audience.unseen:
             self._own.add(session)
+        self._replaying = True
         session.attach(self, since, epoch)
+        self._replaying = False
 
     def sees(self, session: Session) -> bool:
         return self in session.clients
@@ -160,9 +162,8 @@ class RpcFront:
     async def finished(self) -> None:
         """Until every request is answered and every accepted turn is done; of shared sessions, our own."""
         self.capabilities -= {"approvals"}
-        if self._private:
-            for session in self._seen():
-                session.approvals.end()
+        for session in self._seen() if self._private else ():
+            session.approvals.end()
         self._questions.give_up()
         while self._running:
             await asyncio.wait([task for _, task in self._running.values()])
@@ -199,8 +200,7 @@ class RpcFront:
         """Serve one item; `send` gets exactly one Answer, an empty one where none is due."""
         match item:
             case Request() if self._leaving is not None and item.method not in FAREWELLS:
-                hint = "open another connection"
-                data = problem("invalid_request", hint)
+                data = problem("invalid_request", "open another connection")
                 message = f"{item.method}: this connection was told to shut down"
                 send(Answer(self._peer.fail(item.id, rpc.INVALID_REQUEST, message, data)))
             case Request():
@@ -257,6 +257,8 @@ class RpcFront:
         # What follows `initialize` in the same packet must find it done.
         async with nullcontext() if self.initialized else self._introduction:
             answer = await self._answer(request)
+        with suppress(asyncio.CancelledError):  # what it has done is followed up in any case
+            await self._connection.heard()
         send(answer)
         request_line(request.method, self._connection.number, request.id, answer.outcome, began)
 
@@ -307,8 +309,7 @@ class RpcFront:
         """The dispatcher's response in our words; what exceptions say never leaves."""
         if "result" in response:
             return self._peer.reply(request.id, response["result"])
-        failure = response["error"]
-        code = failure["code"]
+        failure, code = response["error"], response["error"]["code"]
         if code == rpc.METHOD_NOT_FOUND:
             data = problem("method_not_found", "initialize lists the methods there are")
             return self._peer.fail(request.id, code, f"no method is named {request.method!r}", data)

@@ -95,13 +95,15 @@ class Sending:
         self._heed()
         return taken
 
-    def tell(self, event: Published, teller: Teller) -> None:
-        """Send an event, unless its session lags."""
+    def tell(self, event: Published, teller: Teller, *, asked: bool = False) -> None:
+        """Send an event, unless its session lags. asked: the client waits for this one, lagging or not."""
         if self._outbox is None:
             self.frame(self._wrap(teller.shown(event)))
         else:
             self._teller = teller
-            self._outbox.event(event)
+            self._outbox.event(event, asked=asked)
+            if asked:
+                self._heed()
 
     def frame(self, frame: bytes) -> None:
         """Send what is wrapped already."""
@@ -126,6 +128,8 @@ class Sending:
         while self._outbox is not None and self._hand_on(self._outbox):
             pass
         self._outbox = None
+        self._heed()
+        self._moved.set()
         self._outlet.close()
 
     @property
@@ -155,6 +159,17 @@ class Sending:
                     await self._moved.wait()
             except TimeoutError:
                 self._stalled = True
+
+    @property
+    def deaf(self) -> bool:
+        """Whether so many answers wait that none is made to what else was asked."""
+        return self._deaf
+
+    async def heard(self) -> None:
+        """Until the client has read enough for another answer, or has gone."""
+        while self._deaf:
+            self._moved.clear()
+            await self._moved.wait()
 
     def _turn_over(self) -> None:
         self._gathering = False
@@ -197,15 +212,16 @@ class Sending:
 
     def _heed(self) -> None:
         """Who asks on and reads no answers would have them pile up here: hear it again when it has."""
-        if self.input is None or self.input.is_closing():
-            return
+        source = None if self.input is None or self.input.is_closing() else self.input
         answers, most = (0 if self._outbox is None else self._outbox.answers), self._limits.client_queue_bytes
         if not self._deaf and answers > most:
             self._deaf = True
-            self.input.pause_reading()
+            if source is not None:
+                source.pause_reading()
         elif self._deaf and answers <= most // 2:
             self._deaf = False
-            self.input.resume_reading()
+            if source is not None:
+                source.resume_reading()
 
 
 _FRAMES_GATHERED = 256

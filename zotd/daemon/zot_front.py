@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd import __version__
 from zotd.base.files import MORE_DESCRIPTORS, none_left
-from zotd.base.log import mistake
+from zotd.base.log import mistake, wanted
 from zotd.base.tasks import Tasks
 from zotd.daemon.capabilities import declared
 from zotd.daemon.connection import About, Connection
@@ -89,11 +89,12 @@ class ZotFront:
         await self._connection.drained(self._connection.limits.client_stall_s)
 
     def deliver(self, event: Published) -> None:
+        mine = event.type == "done" and event.turn_id in self.awaited
         if event.type == "done" and not (self._catching_up or self._ends(event.turn_id)):
             return  # of what it has missed it is sent every end: it was there, or wants to know
         if event.type == "queue" and "submit" not in self.capabilities:
             return  # only extensions can fill the queue behind this client's back
-        self._connection.tell(event, self)
+        self._connection.tell(event, self, asked=self._catching_up or mine)
 
     def shown(self, event: Published) -> bytes:
         return dialect.event(event.type, event.body)
@@ -137,9 +138,10 @@ class ZotFront:
 
     def _take(self, item: Command | Refusal | None) -> None:
         """Serve at once what needs no agent, unless something waits ahead of it: answers keep their order."""
-        if isinstance(item, Command):
+        if isinstance(item, Command) and wanted():
             self._since[id(item)] = time.perf_counter()
-        if self._pump is None and item is not None and self._is_light(item):
+        light = item is not None and self._is_light(item) and not self._connection.deaf
+        if self._pump is None and item is not None and light:
             self._answer_light(item)
             return
         self._inbox.append(item)
@@ -179,6 +181,7 @@ class ZotFront:
     async def _work(self) -> None:
         try:
             while self._inbox:
+                await self._connection.heard()
                 item = self._inbox.popleft()
                 if item is None:
                     await self._begin_session()
@@ -311,6 +314,8 @@ class ZotFront:
         self._written(command, "refused")
 
     def _written(self, command: Command, outcome: str) -> None:
+        if not wanted():  # looked at first, as a health check goes through here
+            return
         began = self._since.pop(id(command), 0.0)
         request_line(command.type, self._connection.number, command.id, outcome, began)
 
