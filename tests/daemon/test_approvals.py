@@ -502,6 +502,19 @@ def test_a_run_with_a_denied_call_ends_with_3_though_the_model_answers(
     assert not (machine.cwd / "made").exists()
 
 
+def test_a_line_of_more_commands_than_anybody_writes_is_asked_about_as_a_whole(machine: Machine) -> None:
+    rules = [{"tool": "bash", "pattern": "true", "decision": "allow"}]
+    (machine.home / "permissions.json").write_text(json.dumps({"rules": rules}))
+    lines = [";".join(["true"] * count) for count in (100, 101)]
+    process = greet(machine.rpc(*machine.script(*calling(*lines)), "--approval", "rules"))
+    session = process.session()
+    ended(process, session, start(process, session))
+    assert (result_of(process)[0], process.questions) == (False, [])
+    turn = start(process, session)
+    process.answer(process.question(), decision="deny")
+    assert ended(process, session, turn)["stop"] == "end_turn"
+
+
 def test_rules_let_a_run_do_what_they_allow_and_an_extension_that_refuses_is_no_denial(
     machine: Machine,
 ) -> None:

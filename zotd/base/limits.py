@@ -195,6 +195,8 @@ class Limits:
     """Rules that answers leave in one session; the oldest are forgotten first."""
     preview_bytes: int = 256 * KIB
     """Both texts of a diff that is shown to who is asked, or a command: more than anybody reads."""
+    command_parts: int = 100
+    """Commands in one line that rules look at one by one; a longer line is asked about as a whole."""
     permissions_lock_s: float = 2.0
     """For another process that changes `permissions.json` or `trusted.json`; milliseconds are usual."""
 

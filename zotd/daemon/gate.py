@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from zotd.tools.typed import printable
 
 if TYPE_CHECKING:
     from zotd.daemon.permission_file import PermissionFile
-    from zotd.daemon.permissions import Rule, Rules, Subject
+    from zotd.daemon.permissions import Judgement, Rule, Rules, Subject
     from zotd.daemon.session import Session
 
 
@@ -59,13 +60,12 @@ class Gate:
         return said if denied is None else denied
 
     async def _judged(self, call: ToolCall, original: ToolCall | None) -> Denied | None:
-        from zotd.daemon.permissions import Allow, Deny, Rules, answered, judge
+        from zotd.daemon.permissions import Allow, Deny, Rules, answered
         from zotd.daemon.preview import preview_of
 
         session, approvals = self._session, self._session.approvals
-        of_file, subject = await asyncio.to_thread(self._look, call)
-        self._complain(of_file.complaints)
-        judgement = judge(approvals.policy, of_file, self._remembered or Rules(), subject)
+        subject, judgement, complaints = await asyncio.to_thread(self._look, call)
+        self._complain(complaints)
         if isinstance(judgement, Allow):
             return None
         if isinstance(judgement, Deny):
@@ -80,14 +80,18 @@ class Gate:
                 session.tasks.create_task(self._keep(left), name="keeping an answer")
         return denied
 
-    def _look(self, call: ToolCall) -> tuple[Rules, Subject]:
-        """The rules of the file, and what they see of a call. Waits for the disk."""
-        from zotd.daemon.permissions import Whereabouts, subject_of
+    def _look(self, call: ToolCall) -> tuple[Subject, Judgement, tuple[str, ...]]:
+        """What rules see of a call and say to it, and what is wrong with them. Waits for the disk."""
+        from zotd.daemon.permissions import Rules, Whereabouts, judge, subject_of
 
         session = self._session
         place = Whereabouts(session.cwd, self._home, self._user_home)
-        owner = session.toolbox.owner(call.name)
-        return self._permissions().rules(), subject_of(call.name, call.args, place, owner)
+        subject = subject_of(call.name, call.args, place, session.toolbox.owner(call.name))
+        if len(subject.parts or ()) > session.limits.command_parts:
+            subject = replace(subject, parts=None)
+        of_file = self._permissions().rules()
+        judgement = judge(session.approvals.policy, of_file, self._remembered or Rules(), subject)
+        return subject, judgement, of_file.complaints
 
     async def _keep(self, rules: tuple[Rule, ...]) -> None:
         """Write an answer down that is to hold for ever; nothing waits for that."""

@@ -19,14 +19,20 @@ _PIECE = re.compile(rf"[{_PLAIN}]+|\*+|{_QUOTED}")
 _JOINS = frozenset(("&&", "||", ";", "|"))
 # The first word of a command. One with `=` would assign, `%` names a job, `-` could be a shell's option.
 _COMMAND = re.compile(r"[A-Za-z0-9_./][^=]*")
-_RESERVED = "case coproc do done elif else esac fi for function if in select then time until while"
+
+
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_RESERVED = _words_of("case coproc do done elif else esac fi for function if in select then time until while")
 # Change what the rest of a line means, or the shell that runs it.
-_LASTING = (
+_LASTING = _words_of(
     ". alias bind builtin cd chdir command declare enable eval exec export getopts hash local mapfile popd "
     "pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset wait"
 )
 # Take names of variables: the index in one, `a[…]`, is computed by the shell, which can run any command.
-_NAMING = (
+_NAMING = _words_of(
     "builtin command declare export getopts local mapfile read readarray readonly test typeset unset wait"
 )
 
@@ -53,7 +59,7 @@ def split(command: str) -> tuple[Part, ...] | None:
             if not token.isspace():
                 words.append(_unquoted(token))
             continue
-        if not words or not _COMMAND.fullmatch(words[0]) or words[0] in _RESERVED.split():
+        if not words or not _COMMAND.fullmatch(words[0]) or words[0] in _RESERVED:
             return None
         if _is_computed(*words):
             return None
@@ -69,7 +75,7 @@ def stand_alone(parts: tuple[Part, ...]) -> bool:
 
 def interfere(parts: tuple[Part, ...]) -> bool:
     """Whether one part may change what another one means: `cd`, `export` and the like."""
-    return len(parts) > 1 and any(part.words[0] in _LASTING.split() for part in parts)
+    return len(parts) > 1 and any(part.words[0] in _LASTING for part in parts)
 
 
 class WordPattern:
@@ -127,7 +133,7 @@ def _is_computed(command: str, *words: str) -> bool:
     """Whether a shell's own command may expand words that were quoted."""
     if command == "printf":
         return words[:1] != () and words[0].startswith("-v")
-    return command == "let" or (command in _NAMING.split() and any("[" in word for word in words))
+    return command == "let" or (command in _NAMING and any("[" in word for word in words))
 
 
 def _is_one_printable_line(text: str) -> bool:
