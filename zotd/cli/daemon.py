@@ -13,7 +13,7 @@ from zotd.base.paths import daemon_log, zot_home
 from zotd.base.places import daemon_socket, run_directory
 from zotd.cli.console import complain, put, put_json, unbroken
 from zotd.cli.daemon_call import Line, NotDone, Silent
-from zotd.cli.flags import Lines, Parser, UsageError, seconds
+from zotd.cli.flags import Parser, UsageError, seconds
 from zotd.cli.rendezvous import Absent, Gone, NoDaemon
 from zotd.cli.starting import start_daemon
 
@@ -157,10 +157,6 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
             name,
             help=what,
             description=what,
-            add_help=False,
-            allow_abbrev=False,
-            exit_on_error=False,
-            formatter_class=Lines,
         )
         added.set_defaults(run=run)
         commands[name] = added
@@ -185,7 +181,7 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
     logs.add_argument("-f", "--follow", action="store_true", help="and what is added, until interrupted")
     logs.add_argument("-n", "--lines", type=_count, default=50, metavar="N", help="lines (50)")
     # It is for service managers, and looks at what is handed down to it before all else.
-    several.add_parser("run", help="be the daemon, here in the foreground", add_help=False)
+    several.add_parser("run", help="be the daemon, here in the foreground")
     return parser, commands
 
 
@@ -193,10 +189,6 @@ def _parser(prog: str, about: str) -> Parser:
     return Parser(
         prog=prog,
         description=about,
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
 
 

@@ -13,7 +13,7 @@ from zotd.base.limits import Limits
 from zotd.base.paths import user_home, zot_home
 from zotd.cli.checks import Check, Level, Result, Site, run
 from zotd.cli.console import complain, escaped, put, put_json, unbroken
-from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.flags import Parser, UsageError
 
 _ABOUT = """\
 Looks at everything that zotd needs: its installation, ZOT_HOME with all files in it, extensions, the daemon,
@@ -83,10 +83,6 @@ def _parser() -> Parser:
     parser = Parser(
         prog="zotd doctor",
         description=_ABOUT,
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
     add = parser.add_argument
     add("--json", action="store_true", help="print one JSON object")

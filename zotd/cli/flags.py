@@ -10,7 +10,7 @@ from zotd.base.reasoning import named
 
 TYPE_CHECKING = False  # what `typing` would say, without its three milliseconds
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 REASONING = ("off", "minimum", "minimal", "low", "medium", "high", "xhigh", "max", "maximum")
 MODES = ("print", "json", "rpc")
@@ -98,7 +98,16 @@ class Lines(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError instead of ending the process."""
+    """Raises UsageError instead of ending the process, and takes no beginning of a flag for the flag."""
+
+    def __init__(self, **given: Any) -> None:
+        defaults: dict[str, Any] = {
+            "add_help": False,
+            "allow_abbrev": False,
+            "exit_on_error": False,
+            "formatter_class": Lines,
+        }
+        super().__init__(**defaults | given)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -206,10 +215,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="zotd",
         usage="zotd [flags] [-p | --json] PROMPT...\n       zotd [flags] rpc [--listen unix:PATH]",
         epilog=_EPILOG,
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
     add = parser.add_argument
     add("words", nargs="*", help=argparse.SUPPRESS)

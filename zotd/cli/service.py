@@ -14,7 +14,7 @@ from zotd.base.limits import Limits
 from zotd.base.paths import daemon_log, user_home, zot_home
 from zotd.cli import units
 from zotd.cli.console import complain, put
-from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.flags import Parser, UsageError
 
 _ABOUT = """\
 install has systemd (launchd on macOS) start the user's daemon as soon as a client comes, and again when it
@@ -55,10 +55,6 @@ def _parser() -> Parser:
     parser = Parser(
         prog="zotd service",
         description=_ABOUT,
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
     add = parser.add_argument
     add(

@@ -15,7 +15,7 @@ from zotd.agent.ports import NotKept
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute, user_home, zot_home
 from zotd.cli.console import complain, escaped, local_time, put, put_json, put_table, unbroken
-from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.flags import Parser, UsageError
 from zotd.cli.which import counted, file_of, name_of, short, told
 from zotd.daemon.trusting import is_trusted
 from zotd.protocol.session_methods import SessionRow
@@ -239,10 +239,6 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
         prog="zotd sessions",
         usage="zotd sessions COMMAND [flags]",
         description="A session is named by the beginning of its id, or by its file.",
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
     parser.add_argument("-h", "--help", action="store_true", help="show this; after a command, its flags")
     made: dict[str, Parser] = {}
@@ -251,9 +247,7 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
     )
 
     def command(name: str, run: Callable[[_Errand], int], about: str) -> Callable[..., Any]:
-        one = under.add_parser(
-            name, help=about, add_help=False, allow_abbrev=False, exit_on_error=False, formatter_class=Lines
-        )
+        one = under.add_parser(name, help=about)
         one.set_defaults(run=run)
         one.add_argument("-h", "--help", action="store_true", help="show this and exit")
         one.add_argument("--json", action="store_true", help="print one JSON value")

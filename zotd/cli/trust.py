@@ -8,7 +8,7 @@ from pathlib import Path
 from zotd.base.files import BadFile
 from zotd.base.paths import absolute, zot_home
 from zotd.cli.console import complain, escaped, put, put_json, put_table, unbroken
-from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.flags import Parser, UsageError
 from zotd.project.trust import decisions, trust
 
 _ABOUT = """\
@@ -49,10 +49,6 @@ def _parser() -> Parser:
     parser = Parser(
         prog="zotd trust",
         description=_ABOUT,
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
     add = parser.add_argument
     add("dir", nargs="?", metavar="DIR", help="folder to trust, with all below it; this one by default")

@@ -11,7 +11,7 @@ from pathlib import Path
 from zotd.base.limits import Limits
 from zotd.base.paths import run_directory, user_home, zot_home
 from zotd.cli.console import complain, escaped, put, unbroken
-from zotd.cli.flags import Lines, Parser, UsageError
+from zotd.cli.flags import Parser, UsageError
 from zotd.cli.leftovers import Leftover, made_by_zotd, remove, run_files, size_of_all
 
 _ABOUT = """\
@@ -46,10 +46,6 @@ def _parser() -> Parser:
     parser = Parser(
         prog="zotd uninstall",
         description=_ABOUT,
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        formatter_class=Lines,
     )
     add = parser.add_argument
     add("--purge", action="store_true", help="also what zotd alone has made in ZOT_HOME; it is listed first")
