@@ -145,9 +145,10 @@ def test_without_descriptors_work_fails_in_words_and_goes_on_with_them(shared: S
     if used == "never":
         stops(process)
         return
-    drained = shared.daemon("stop", "--drain")  # it cannot be told that, and is not to abort its turns
-    assert drained.returncode == 1
-    assert "no file descriptors left" in drained.stderr
+    for _ in range(5):  # whether it hangs up before or after it is spoken to
+        drained = shared.daemon("stop", "--drain")  # it cannot be told that, and is not to abort its turns
+        assert drained.returncode == 1
+        assert "no file descriptors left" in drained.stderr
     assert shared.daemon("stop").stdout == f"stopped: process {process.popen.pid}\n"
     assert process.exit_code() == 0
 

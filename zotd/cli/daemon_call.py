@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from zotd import __version__
@@ -79,7 +80,8 @@ class Line:
         try:
             for number, (name, what) in enumerate((("initialize", hello), (method, params))):
                 message = {"jsonrpc": "2.0", "id": number, "method": name, "params": what}
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
+                with suppress(BrokenPipeError):  # it may have said why before it hung up
+                    self._socket.sendall(json.dumps(message).encode() + b"\n")
                 answer = self._answer(number)
         except TimeoutError:
             raise Silent(silent(self.path, self.pid, self._seconds), self.pid) from None
