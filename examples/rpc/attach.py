@@ -49,6 +49,8 @@ def main(*flags):
                 questions.remove(event["id"])
             elif kind == "user_message" and event.get("origin") != ME:
                 show(f"> {event['content'][0].get('text', '')}\n")
+            elif kind == "tool_result" and event["details"].get("denied_by") == "rules":
+                show(f"[not run: {event['content'][0]['text']}]\n")  # nobody was asked
             elif kind in SHOWN or "error" in message:
                 show(SHOWN[kind or "error"].format(**event))
             if kind is None and message["id"] == request_id:

