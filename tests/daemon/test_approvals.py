@@ -502,6 +502,29 @@ def test_a_run_with_a_denied_call_ends_with_3_though_the_model_answers(
     assert not (machine.cwd / "made").exists()
 
 
+def test_a_run_that_wants_calls_approved_does_not_join_a_session_that_runs_them_all(machine: Machine) -> None:
+    _, path = machine.listen(*machine.script(*calling("touch made")))
+    plain = machine.connect(path).greet()
+    session = plain.session(approval="rules")
+    turn = start(plain, session)
+    plain.call("session/set", session_id=session, approval="auto")
+    ended(plain, session, turn)
+    joining = ["-p", "--connect", str(path), "--session", session]
+    for flags in (["--no-yolo"], ["--approval", "rules"]):
+        done = machine.run(*joining, *flags, "go")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"session {session} is open with --approval auto: more runs there" in done.stderr
+    zot = machine.connect(path)
+    zot.send({"zotd": 1, "dialect": "zot", "flags": {"session": session, "no_yolo": True}})
+    zot.raw()
+    refused = zot.ask("prompt", message="go")
+    assert (refused["success"], "is open with --approval auto" in refused["error"]) == (False, True)
+    assert plain.call("session/state", session_id=session)["session"]["message_count"] == 4
+    assert machine.run(*joining, "go").stdout == "so be it\n"
+    plain.call("session/set", session_id=session, approval="ask")
+    assert machine.run(*joining, "--approval", "rules", "go").stdout == "so be it\n"
+
+
 def test_a_line_of_more_commands_than_anybody_writes_is_asked_about_as_a_whole(machine: Machine) -> None:
     rules = [{"tool": "bash", "pattern": "true", "decision": "allow"}]
     (machine.home / "permissions.json").write_text(json.dumps({"rules": rules}))

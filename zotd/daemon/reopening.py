@@ -139,6 +139,8 @@ class Reopening:
     async def _opened(self, spec: SessionSpec, key: Path, as_said: bool) -> Session:
         await self.closed(lambda one: is_in(one, key))
         if (open_already := self._sessions.at(key)) is not None:
+            if as_said:
+                _refuse_looser(open_already, spec)
             return open_already
         if not as_said and not is_there(key):
             raise NoSession(f"there is no session file {key}")
@@ -155,6 +157,20 @@ class Reopening:
         session = self._sessions.make(spec, beginning, late=not as_said)
         self._sessions.expire_later(session)
         return session
+
+
+def _refuse_looser(session: Session, spec: SessionSpec) -> None:
+    """Raises Refused where a session that is open lets more run than the flags of who wants to join it."""
+    policy = session.approvals.policy
+    if spec.approval and _LOOSEST_FIRST.index(policy) < _LOOSEST_FIRST.index(spec.approval):
+        raise Refused(
+            f"session {session.id} is open with --approval {policy}: more runs there than with {spec.approval}",
+            kind="configuration",
+            hint=f"close it where it is open, or join it with --approval {policy}",
+        )
+
+
+_LOOSEST_FIRST = ("auto", "rules", "ask")
 
 
 def is_in(session: Session, file: Path) -> bool:
