@@ -164,7 +164,8 @@ def _refuse_looser(session: Session, spec: SessionSpec) -> None:
     policy = session.approvals.policy
     if spec.approval and _LOOSEST_FIRST.index(policy) < _LOOSEST_FIRST.index(spec.approval):
         raise Refused(
-            f"session {session.id} is open with --approval {policy}: more runs there than with {spec.approval}",
+            f"session {session.id} is open with --approval {policy}: "
+            f"more runs there than --approval {spec.approval} would let run",
             kind="configuration",
             hint=f"close it where it is open, or join it with --approval {policy}",
         )
