@@ -569,3 +569,80 @@ def test_an_interruption_while_extensions_load_asks_no_model(pair: Pair, tmp_pat
     assert run.exit_code() == 130
     assert "turn_start" not in types(frames)
     assert (frames[-1]["stop"], frames[-1]["error"]) == ("aborted", "interrupted")
+
+
+class Ending:
+    """A daemon's socket on which the first callers meet one that ends: what they ask for is refused."""
+
+    def __init__(self, path: Path, daemon: Path, refuses: str, *, times: int) -> None:
+        """refuses: the method that it does not do any more; "" to hang up behind the preface."""
+        self._daemon, self._refuses, self._times = daemon, refuses, times
+        self.asked: list[str] = []
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listening.accept()
+                callee = socket.socket(socket.AF_UNIX)
+                callee.connect(str(self._daemon))
+                ends, self._times = self._times > 0, self._times - 1
+                back = threading.Thread(target=self._copy, args=(callee, caller), daemon=True)
+                with caller, callee, caller.makefile("rb") as lines, suppress(OSError):
+                    callee.sendall(lines.readline())
+                    if ends and not self._refuses:
+                        caller.sendall(callee.recv(1 << 16))
+                        continue
+                    back.start()
+                    for line in lines:
+                        self._pass(json.loads(line), line, caller, callee, ends=ends)
+                    callee.shutdown(socket.SHUT_WR)
+                    back.join()
+
+    def _pass(
+        self, frame: Frame, line: bytes, caller: socket.socket, callee: socket.socket, *, ends: bool
+    ) -> None:
+        self.asked.append(frame["method"])
+        if not ends or frame["method"] != self._refuses:
+            callee.sendall(line)
+            return
+        error = {"code": -32000, "message": "it ends", "data": {"kind": "draining", "hint": "again"}}
+        caller.sendall(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "error": error}).encode() + b"\n")
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@pytest.mark.parametrize("refuses", ["", "session/new", "turn/start"])
+def test_a_run_that_meets_a_daemon_which_ends_goes_to_the_next_one(
+    pair: Pair, tmp_path: Path, refuses: str
+) -> None:
+    saved = pair.machine.run("--json", *PLAIN.split(), "--connect", str(pair.path), "first")
+    session_id = json.loads(saved.stdout.splitlines()[-1])["session_id"]
+    path = tmp_path / "ending.sock"
+    ending = Ending(path, pair.path, refuses, times=2)
+    argv = ("-p", *PLAIN.split(), "--session", session_id, "--connect", str(path), "hello")
+    done = pair.machine.run(*argv, stdin=None)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hello\n", "")
+    assert ending.asked.count("turn/start") == (3 if refuses == "turn/start" else 1)
+    ending.close()
+
+
+def test_a_run_that_meets_nothing_but_daemons_which_end_says_so(pair: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "ending.sock"
+    ending = Ending(path, pair.path, "turn/start", times=100)
+    done = pair.machine.run("-p", *PLAIN.split(), "--connect", str(path), "hello", stdin=None)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "it ends" in done.stderr
+    assert ending.asked.count("turn/start") == 5
+    ending.close()

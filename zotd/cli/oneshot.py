@@ -155,15 +155,15 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits, token: str = 
 
 async def _joined(flags: Flags, spec: SessionSpec, limits: Limits, token: str) -> Conversation:
     """A session of the daemon that the flags name. Raises NotBegun."""
-    from zotd.cli.remote import Joined, NotTaken, meet
+    from zotd.cli.moving import Moving
+    from zotd.cli.remote import NotTaken
 
+    conversation = Moving(flags, spec, token, limits)
     try:
-        met, line = meet(flags, spec)
-        joined = Joined(met, line, token, limits, saved=not spec.ephemeral)
-        await joined.begin()
+        await conversation.begin()
     except NotTaken as why:
         raise NotBegun(str(why), why.code) from None
-    return joined
+    return conversation
 
 
 def _patient(limits: Limits) -> Limits:

@@ -36,11 +36,11 @@ _CODES = {"provider_auth": CREDENTIALS, "draining": FAILED, "overloaded": FAILED
 
 
 class NotTaken(Exception):
-    """The daemon cannot be had, or does not take the run. code: what to exit with."""
+    """The daemon cannot be had, or does not take the run. code: to exit with. passing: another one may."""
 
-    def __init__(self, message: str, code: int = FAILED) -> None:
+    def __init__(self, message: str, code: int = FAILED, *, passing: bool = False) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.passing = code, passing
 
 
 class Gone(Exception):
@@ -155,11 +155,13 @@ class Joined:
                 session = (await self._ask("session/new", {}))["session"]
         except Refusal as no:
             said = f"{no}; {no.hint}" if no.hint else str(no)
-            raise NotTaken(said, _CODES.get(no.kind, USAGE)) from None
+            code = _CODES.get(no.kind, USAGE)
+            raise NotTaken(said, code, passing=no.kind == "draining") from None
         except TimeoutError:
             raise NotTaken(f"the daemon does not answer within {self._limits.joined_answer_s:g} s") from None
         except (OSError, Gone) as wrong:
-            raise NotTaken(f"{self._path}: {getattr(wrong, 'strerror', None) or wrong}") from None
+            said = f"{self._path}: {getattr(wrong, 'strerror', None) or wrong}"
+            raise NotTaken(said, passing=True) from None
         self.id, self._epoch = session["session_id"], session["epoch"]
 
     def attach(self, reporter: Client) -> None:
