@@ -94,6 +94,8 @@ def test_an_error_of_an_extensions_command_exits_1(machine: Machine) -> None:
         (["--provider", "scripted", "--cwd", "nowhere", "-p", "x"], "nowhere is not a directory"),
         (["--provider", "scripted", "-p"], "no prompt"),
         (["--provider", "scripted"], "say how to run"),
+        (["hello"], "say how to run"),
+        (["deamon", "start"], "deamon is no command: did you mean daemon?"),
         (["--listen", "unix:a", "-p", "x"], "--listen goes with rpc"),
         (["rpc", "--listen", "tcp:1"], "expected unix:PATH or ws://127.0.0.1:PORT"),
         (["rpc", "hello"], "rpc takes no prompt"),

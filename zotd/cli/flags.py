@@ -152,7 +152,7 @@ def _settled(known: argparse.Namespace) -> Flags:
     if not mode and words[:1] and words[0] in COMMANDS:
         raise UsageError(f"{words[0]} comes first: zotd {words[0]} --help")
     if not mode:
-        raise UsageError("say how to run: -p PROMPT, --json PROMPT or rpc (zotd --help lists all)")
+        raise UsageError(_aimless(words[0] if words else ""))
     _check_session(known)
     if known.listen and mode != "rpc":
         raise UsageError("--listen goes with rpc")
@@ -358,6 +358,14 @@ def _refuse_later(argv: list[str]) -> None:
     for word in argv:
         if (waits_for := LATER.get(word.split("=", 1)[0])) is not None:
             raise UsageError(f"{word.split('=', 1)[0]} needs {waits_for}, which this version does not have")
+
+
+def _aimless(word: str) -> str:
+    from difflib import get_close_matches
+
+    if near := get_close_matches(word, ("rpc", *COMMANDS), n=1, cutoff=0.75):
+        return f"{word} is no command: did you mean {near[0]}? (zotd --help lists all)"
+    return "say how to run: -p PROMPT, --json PROMPT or rpc (zotd --help lists all)"
 
 
 def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
