@@ -92,6 +92,10 @@ def test_what_is_configured_of_a_daemon_holds_whoever_starts_it(shared: Shared) 
     shared.daemon("restart", env=variables)
     assert shared.status()["idle_exit_s"] == 400
     shared.daemon("stop")
+    wrong = shared.daemon("start", env={"ZOTD_IDLE_TIMEOUT": "soon"})
+    assert (wrong.returncode, "idle_exit_s" in shared.status()) == (0, True)
+    assert wrong.stderr.startswith("zotd: ZOTD_IDLE_TIMEOUT: expected a number")
+    shared.daemon("stop")
     (shared.machine.home / "logs" / "zotd.log").unlink()
     shared.forward(env=variables).greet().hang_up()
     assert shared.status()["idle_exit_s"] == 400

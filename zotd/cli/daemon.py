@@ -83,7 +83,12 @@ def _have_one(errand: _Errand, *, met: str) -> int:
     )
     status = errand.status()
     put(f"{'started' if started else met}: process {status['pid']}, socket {errand.path}\n")
-    if not started and status.get("idle_exit_s", 0) != errand.known.idle_timeout:
+    if started:
+        from zotd.base.settings import of_process
+
+        for fault in of_process(os.environ, Path(errand.home)).faults:
+            complain(f"{fault}; the daemon does without")
+    elif status.get("idle_exit_s", 0) != errand.known.idle_timeout:
         from zotd.cli.daemon_status import when_idle
 
         put(f"This command did not start it: it {when_idle(status)}.\n")
