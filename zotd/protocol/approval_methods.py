@@ -22,7 +22,7 @@ class ApprovalRequest(SessionRef, frozen=True, kw_only=True):
     approval_id: that of `approval_requested` and `approval_resolved`.
     tool_call: the call, with the arguments that would run.
     preview: what it would do.
-    original_args: the model's own arguments, where an extension changed them.
+    original_args: the model's own arguments, where an extension changed them and there is room for both.
 
     Example: {"session_id":"8f37d5f6","approval_id":"approval_1","tool_call":{"id":"toolu_1","name":"bash","args":{"command":"make"}},"preview":{"kind":"command","command":"make"}}
     """  # noqa: E501

@@ -60,7 +60,8 @@ class Capabilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Initialize(Params, frozen=True, kw_only=True):
     """First call of a connection. Until it succeeded, only `ping` and `rpc.discover` are answered besides.
 
-    Where the daemon wants a token, these wait for it too.
+    Where the daemon wants a token, these wait for it too. A later call says anew who the client is and what
+    it can do, from then on and for the sessions that it sees.
 
     protocol_version: the version the client speaks.
     client: who it is.
