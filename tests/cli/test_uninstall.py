@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import LONG, Machine, gone
+from tests.daemons import Shared
 
 
 def put(path: Path, text: str = "x") -> Path:
@@ -77,6 +78,19 @@ def test_the_daemon_and_the_service_go_and_all_data_stays(machine: Machine) -> N
     assert "-m pip uninstall zotd" in done.stdout
     assert f"Your data is in {machine.home} and stays." in done.stdout
     assert machine.run("uninstall", "--yes").returncode == 0
+
+
+def test_a_daemon_that_drains_is_ended_too(shared: Shared) -> None:
+    draining = shared.started()
+    slow = shared.machine.script({"reply": [{"text": "one two", "delay_ms": 60_000}]})
+    client = shared.machine.rpc("--connect", "auto", *slow).greet()
+    client.call("turn/start", session_id=client.session(), text="go")
+    client.call("daemon/stop", drain=True)
+    done = shared.machine.run("uninstall", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"stopped: process {draining}\n" in done.stdout
+    assert gone(draining, 0)
+    assert not shared.place.exists()
 
 
 def test_purge_takes_what_zotd_alone_has_made_and_lists_it_with_its_size_first(machine: Machine) -> None:
