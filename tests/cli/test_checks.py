@@ -61,7 +61,7 @@ def test_a_check_that_hangs_or_fails_is_told_of_and_holds_up_no_other(site: Site
 @pytest.mark.parametrize(
     ("news", "level", "text"),
     [
-        ({}, "ok", f"version {__version__}, pid 7, up for 5 s, 0 sessions, 0 clients"),
+        ({}, "ok", f"version {__version__}, pid 7, up for 5 s, sessions: 0, other clients: 0"),
         ({"version": "0.0.1"}, "warn", f"version 0.0.1 runs, {__version__} is installed"),
         ({"home": "/other"}, "error", "its ZOT_HOME is /other"),
         ({"draining": True}, "warn", "it ends as soon as its turns are done"),
