@@ -190,3 +190,30 @@ def test_who_does_not_take_the_preface_is_told_of_in_one_line(
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.endswith(words)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_daemon_that_hangs_up_behind_the_preface_is_followed_by_the_next_one_before_anything_was_said(
+    shared: Shared,
+) -> None:
+    path = shared.runtime / "peer.sock"
+    with peer(path, WELCOME, WELCOME, WELCOME + b"early\n") as heard:
+        process = shared.machine.start("rpc", "--connect", path)
+        assert process.popen.stdout is not None
+        assert process._frames.get(timeout=LONG) == b"early"
+        process.write(b"words\n")
+        process.hang_up()
+        assert process._frames.get(timeout=LONG) == b"words"
+        assert process.exit_code() == 0
+    assert len(heard) == 3
+
+
+def test_a_daemon_that_always_hangs_up_behind_the_preface_is_given_up(shared: Shared) -> None:
+    path = shared.runtime / "peer.sock"
+    with peer(path, *[WELCOME] * 5, b"") as heard:
+        process = shared.machine.start("rpc", "--connect", path)
+        assert process.exit_code() == 1
+        assert process.stderr.count("\n") == 1
+        assert "the daemon ended this connection" in process.stderr
+        with socket.socket(socket.AF_UNIX) as last:
+            last.connect(str(path))
+    assert len(heard) == 6

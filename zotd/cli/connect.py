@@ -10,17 +10,22 @@ import _signal  # type: ignore[import-not-found]  # see main
 import _socket
 import _thread
 import os
+import time
 from _json import encode_basestring as _quoted  # `json` would cost more than all else here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, NoReturn
 
     from zotd.cli.flags import Flags
     from zotd.cli.rendezvous import Met
 
 _PIECE = 65536
+_TRIES = 5
+"""Daemons that may hang up in a row before anything was said to them; one is rare."""
+_AT_ONCE_S = 2.0
+"""Behind the preface: who hangs up later was told to, and another one is not to be started."""
 _TAIL = 256
 """Bytes of the last words of a client that are looked at: more than a goodbye takes."""
 
@@ -129,23 +134,34 @@ def _forward(call: Call) -> int:
             _signal.signal(number, lambda *_, code=code: os._exit(code))
     try:
         home = zot_home(os.environ)
-        met = meet(call.address, os.environ, home, preface(call, home, os.environ))
+        line = preface(call, home, os.environ)
+
+        def again() -> Met:
+            return meet(call.address, os.environ, home, line)
+
+        met = again()
     except UnicodeEncodeError:
         return _complain("a path or flag is no UTF-8: no daemon can be told of it", 2)
     except Unwelcome as no:
         return _complain(str(no), 2)
     except (NoDaemon, OSError) as wrong:
         return _complain(str(wrong), 1)
-    return _Relay(met, asks=call.flags.get("approval") == "ask").run()
+    return _Relay(met, again, asks=call.flags.get("approval") == "ask").run()
 
 
 class _Relay:
     """Both directions have a thread, so that a reader who is slow holds up no writer.
 
-    asks: calls of tools need somebody who can be asked, which clients of the zot dialect cannot.
+    again: meets the next daemon. asks: calls of tools need somebody who can be asked, which clients of the
+    zot dialect cannot.
     """
 
-    def __init__(self, met: Met, *, asks: bool) -> None:
+    def __init__(self, met: Met, again: Callable[[], Met], *, asks: bool) -> None:
+        self._again = again
+        self._changing = _thread.allocate_lock()
+        self._said = False
+        self._tries = _TRIES
+        self._since = time.monotonic()
         self._asks = asks
         self._socket = met.socket
         self._early = met.early
@@ -159,18 +175,48 @@ class _Relay:
         )  # a daemon that this process has started leaves no zombie
         _thread.start_new_thread(self._send_all, ())
         try:
-            self._show(self._early)
-            while data := self._socket.recv(_PIECE):
-                self._show(data)
+            while not self._copy() and self._next():
+                pass
         except BrokenPipeError:  # whoever read has left
             os._exit(0)
-        except ConnectionResetError:
-            pass
         except OSError as wrong:
             os._exit(_complain(f"standard output: {wrong.strerror}", 1))
         if self._input_over or self._said_goodbye():
             os._exit(0)
         os._exit(_complain("the daemon ended this connection; zotd daemon logs may tell why", 1))
+
+    def _copy(self) -> bool:
+        """Show what the daemon says until it has no more to say; whether it has said anything."""
+        self._show(self._early)
+        some = bool(self._early)
+        while data := self._heard():
+            some = True
+            self._show(data)
+        return some
+
+    def _heard(self) -> bytes:
+        try:
+            return self._socket.recv(_PIECE)
+        except ConnectionResetError:
+            return b""
+
+    def _next(self) -> bool:
+        """Go to the next daemon when one hangs up right behind the preface, for it was just ending; whether
+        that can be: not once anything was said to it.
+        """
+        from zotd.cli.rendezvous import NoDaemon
+
+        with self._changing:
+            self._tries -= 1
+            if self._said or not self._tries or time.monotonic() > self._since + _AT_ONCE_S:
+                return False
+            self._socket.close()
+            try:
+                met = self._again()
+            except NoDaemon as wrong:
+                os._exit(_complain(str(wrong), 1))
+            self._socket, self._early, self._since = met.socket, met.early, time.monotonic()
+            return True
 
     def _send_all(self) -> None:
         """Hand on what comes in, and then that nothing more does: answers to it may still be on their way."""
@@ -180,11 +226,17 @@ class _Relay:
                     self._asks = False
                     _say_who_is_asked(data)
                 self._tail = (self._tail + data)[-_TAIL:]
-                self._socket.sendall(data)
+                self._current().sendall(data)
             self._input_over = True
-            self._socket.shutdown(_socket.SHUT_WR)
+            self._current().shutdown(_socket.SHUT_WR)
         except OSError:  # the daemon is gone, which the other direction notices too
             return
+
+    def _current(self) -> _socket.socket:
+        """Whom to say something to: from then on it is this daemon and no other."""
+        with self._changing:
+            self._said = True
+            return self._socket
 
     def _read(self) -> bytes:
         while True:
