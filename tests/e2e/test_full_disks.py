@@ -107,8 +107,13 @@ def test_on_a_full_disk_prompts_say_so_and_once_there_is_room_all_goes_on(home: 
     assert [event["kind"] for event in told] == ["storage"]
     not_kept(turn(client, home.session(client), "hello")["error"], home.path)  # one that has no file yet
     not_kept(turn(client, idle, "hello")["error"], home.path)
-    assert turn(client, home.session(client, ephemeral=True), "tool")["stop"] == "end_turn"
+    plain = home.machine.extension("plain", "print()")
+    unsaved = home.session(client, ephemeral=True, extensions=[str(plain)])
+    assert turn(client, unsaved, "tool")["stop"] == "end_turn"
     assert (home.machine.cwd / "ran").read_text() == "ran\n"
+    (told,) = (event for event in client.events if event["type"] == "ext_notify")
+    for words in (str(home.path / "logs"), "No space left on device", "free space"):
+        assert words in told["message"]
     client.events.clear()
     home.disk.free()
     assert turn(client, old, "again")["text"] == "ok"

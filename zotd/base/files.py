@@ -39,13 +39,16 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def make_private(path: Path) -> None:
-    """A directory, and those above it, that only the user may enter where they have to be made. Raises
-    OSError; nothing where something else is in its place, which whoever uses it is told.
+    """A directory, and those above it, that only the user may enter where they have to be made.
+
+    Raises OSError, also where something else is in its place.
     """
     missing = [folder for folder in (path, *path.parents) if not is_there(folder)]
     for folder in reversed(missing):
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+    if not is_folder(path):
+        raise FileExistsError(errno.EEXIST, "expected a directory", str(path))
 
 
 def close_folder(path: Path, mode: int) -> None:

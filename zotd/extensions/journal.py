@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
-from zotd.base.files import make_private, open_regular
+from zotd.base.files import MAKE_ROOM, make_private, open_regular
 
 MARK = "[zotd] "
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 _WIDTH = 2_000  # of one remark, in characters: enough for any error, too little to flood the file
 
 
@@ -23,7 +25,9 @@ class Journal:
             self.fd = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             blocked = isinstance(error, FileExistsError | NotADirectoryError)
-            why = "expected a directory" if blocked else error.strerror
+            why = "expected a directory" if blocked else str(error.strerror)
+            if error.errno in _NO_ROOM:
+                why += f"; {MAKE_ROOM}"
             raise OSError(f"its log cannot be written: {error.filename or path}: {why}") from None
 
     def remark(self, text: str) -> None:

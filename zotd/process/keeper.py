@@ -211,12 +211,7 @@ class Keeper:
         try:
             pid = os.fork()
         except OSError as none_left:
-            data = marshal.dumps(("refused", none_left.errno, 0))
-            try:
-                os.write(fd, len(data).to_bytes(_INT, "little") + data)
-            except OSError:
-                pass  # nobody waits for it any more
-            os.close(fd)  # the daemon reads that as the end of the sub-keeper
+            self._refuse(fd, marshal.dumps(("refused", none_left.errno, 0)))
             return None
         if pid:
             os.close(fd)
@@ -229,6 +224,14 @@ class Keeper:
         os.close(null)
         become_subreaper()
         return SubKeeper(_socket.socket(fileno=fd), self._seconds)
+
+    def _refuse(self, fd: int, data: bytes) -> None:
+        try:
+            os.write(fd, len(data).to_bytes(_INT, "little") + data)
+        except OSError:
+            return  # nobody waits for it any more
+        finally:
+            os.close(fd)  # the daemon reads that as the end of the sub-keeper
 
     def _collect(self) -> bool:
         return reap(self._ended)

@@ -309,6 +309,7 @@ class SubKeeper:
             return
         if kind == "refused":
             self._refused = key
+            self._lose()  # now: uvloop tells the end of a socket no second time
             return
         KEEPER.works()
         if kind == "pong":
