@@ -278,6 +278,8 @@ class Limits:
     """SIGTERM to exit."""
     drain_spare_s: float = 0.5
     """Of that, kept for the very end: a daemon that hangs by then leaves by force."""
+    place_s: float = 10.0
+    """Between two looks whether the daemon's socket is still there: some systems clean up after a logout."""
     drain_turns_s: float = 3_600.0
     """A daemon that is replaced waits so long for its turns to end; the longest shell command takes it."""
     manager_s: float = 15.0

@@ -33,6 +33,7 @@ class House(Daemon, Protocol):
     token: str
     tasks: Tasks
     private: bool
+    stopping: asyncio.Event
 
     def stop(self, code: int = 0) -> None: ...
     def input_over(self, connection: Connection) -> None: ...
@@ -174,7 +175,8 @@ class Desk:
 
     def _end(self, connection: Connection, message: str, code: int) -> None:
         """A client that cannot be served: on stdio the process says why and ends, on a socket it hangs up."""
-        say(message, "client turned away", "warning", reason=message)
+        level = "info" if self._house.stopping.is_set() else "warning"
+        say(message, "client turned away", level, reason=message)
         if self._house.private:
             self._house.stop(code)
         else:

@@ -134,7 +134,12 @@ class Server(Life):
         installation = Installation(self._limits.installation_s) if flags.daemon else None
         log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
         idle_s = flags.idle_timeout or (self._configured_idle_s() if flags.daemon else 0.0)
-        self.serving(idle_s, installation.changed if installation else lambda: False)
+        own = self._places[0] if flags.daemon and not self.supervisor.inherited else None
+        self.serving(
+            idle_s,
+            installation.changed if installation else lambda: False,
+            own.lost if own is not None else None,
+        )
         await self.stopping.wait()
         leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
         self.closed()

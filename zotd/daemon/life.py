@@ -54,12 +54,18 @@ class Life:
         self._limits = limits
         self._upgraded: Callable[[], bool] = lambda: False
 
-    def serving(self, idle_exit_s: float, upgraded: Callable[[], bool]) -> None:
-        """Clients can come. idle_exit_s: 0 for never. upgraded: whether the installation has changed."""
+    def serving(
+        self, idle_exit_s: float, upgraded: Callable[[], bool], lost: Callable[[], bool] | None = None
+    ) -> None:
+        """Clients can come. idle_exit_s: 0 for never. upgraded: whether the installation has changed. lost:
+        whether nobody can come any more; None where that is not for us to see to.
+        """
         self._upgraded = upgraded
         self.supervisor.tell("READY=1")
         self.supervisor.show(self._status())
         self.supervisor.beat(self._status)
+        if lost is not None:
+            self.tasks.create_task(self._watch_place(lost), name="place")
         if idle_exit_s:
             self.idle_exit_s = idle_exit_s
             self.tasks.create_task(self._watch_idleness(idle_exit_s), name="idle exit")
@@ -102,6 +108,14 @@ class Life:
         if self.connections:  # who came last has to be told where to go
             await asyncio.sleep(self._limits.exit_grace_s)
         self.stop()
+
+    async def _watch_place(self, lost: Callable[[], bool]) -> None:
+        """Whoever comes next starts another daemon: two would stand in each other's way."""
+        while not (self.draining or self.stopping.is_set()):
+            await asyncio.sleep(self._limits.place_s)
+            if lost():
+                log("socket removed", "warn")
+                self.drain()
 
     async def _watch_idleness(self, idle_exit_s: float) -> None:
         """No client, and nothing that runs or waits, for so many seconds. Seldom looks: a laptop sleeps."""

@@ -57,6 +57,13 @@ class Place:
             self.leave()
             raise
 
+    def lost(self) -> bool:
+        """Whether somebody else has taken the socket away: nobody can come there any more."""
+        try:
+            return _identity(self.path) != self._identity
+        except OSError as problem:
+            return problem.errno in (errno.ENOENT, errno.ENOTDIR)
+
     def leave(self, *, drains: bool = False) -> None:
         """Take the socket away, so that another daemon can come here. Who is connected stays so.
 
@@ -79,14 +86,21 @@ class Place:
         """Whoever comes next makes a lock of his own."""
         named = self.path.with_name(f"{DRAINING}{os.getpid()}")
         with suppress(OSError):
+            if not self._has_lock():
+                return False
             self._lock_path.rename(named)
             self._lock_path = named
             return True
         return False
 
+    def _has_lock(self) -> bool:
+        """Whether the lock file is still ours: where all was removed, another daemon has made a new one."""
+        return os.path.samestat(os.fstat(self._lock), self._lock_path.lstat())
+
     def _unlock(self) -> None:
         with suppress(OSError):
-            self._lock_path.unlink()
+            if self._has_lock():
+                self._lock_path.unlink()
         os.close(self._lock)
         self._lock = -1
 
