@@ -282,6 +282,7 @@ class SubKeeper:
         except BlockingIOError:
             pass
         except OSError:
+            self._on_readable()  # it may have said why
             self._lose()
 
     def _on_readable(self) -> None:
