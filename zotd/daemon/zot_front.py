@@ -314,7 +314,8 @@ class ZotFront:
         self._written(command, "refused")
 
     def _written(self, command: Command, outcome: str) -> None:
-        if not wanted():  # looked at first, as a health check goes through here
+        # A health check goes through here: hence the look ahead of all else. Who asked nothing has no line.
+        if not wanted() or not command.type:
             return
         began = self._since.pop(id(command), 0.0)
         request_line(command.type, self._connection.number, command.id, outcome, began)
