@@ -286,6 +286,8 @@ class Limits:
     """For one answer of systemd or launchd; milliseconds are usual, and a stop takes as long as `drain_s`."""
     installation_s: float = 0.1
     """Between two looks, as clients come, whether the program on disk is still the one that runs."""
+    preload_s: float = 1.0
+    """From a daemon's start until it loads what it may need later: clients come first."""
     backlog: int = 4_096
     """Clients that may wait to be accepted on a Unix socket; the system allows as many by default."""
     accepted_at_once: int = 64

@@ -21,6 +21,12 @@ class Installation:
         self._files = {path: _identity(path) for path in _imported()}
         self._looked = -again_s
 
+    def loaded(self) -> None:
+        """More was imported: a look is at that too from here."""
+        for path in _imported():
+            if path not in self._files:
+                self._files[path] = _identity(path)
+
     def changed(self) -> bool:
         """Whether one of them was replaced, changed or removed. A look takes less than a millisecond."""
         now = time.monotonic()
