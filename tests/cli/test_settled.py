@@ -98,4 +98,4 @@ def test_nor_does_it_hold_a_server_whose_input_has_ended(machine: Machine, diale
 def test_a_command_that_is_waited_for_ends_with_the_time_out(machine: Machine) -> None:
     done = machine.run("-p", *restless(machine), "--timeout", "1.5", "/wait", stdin=None)
     assert (done.returncode, done.stdout) == (124, "shown\n")
-    assert "gave up: --timeout is over" in done.stderr
+    assert "zotd: gave up: --timeout is over" in done.stderr.splitlines()

@@ -27,7 +27,7 @@ from zotd.cli.report import (
     USAGE,
     JsonReporter,
     TextReporter,
-    note,
+    say,
 )
 from zotd.daemon.server import open_stdout
 from zotd.daemon.spec import SessionSpec
@@ -127,7 +127,7 @@ async def oneshot(flags: Flags, spec: SessionSpec, limits: Limits, token: str = 
     except ValueError as wrong:
         return _complain(f"--output-schema {flags.output_schema}: {wrong}", USAGE)
     if flags.approval == "ask":
-        note(f"zotd: {CANNOT_ASK}")
+        say(CANNOT_ASK)
     async with Independent() as tasks:
         conversation: Conversation
         try:
@@ -283,7 +283,7 @@ def _prompt(words: str, limits: Limits) -> str:
     """The prompt, with what is piped in appended."""
     piped = _piped(limits.stdin_s if words else None)
     if piped is None:
-        note("standard input is still open after 1 s and was ignored; close it (< /dev/null) or pipe a file")
+        say("standard input is still open after 1 s and was ignored; close it (< /dev/null) or pipe a file")
         return words
     return "\n\n".join(part for part in (words, piped.strip("\n")) if part)
 
@@ -319,5 +319,5 @@ def _schema(path: str) -> AnswerSchema | None:
 
 
 def _complain(message: str, code: int) -> int:
-    note(f"zotd: {message}")
+    say(message)
     return code

@@ -87,7 +87,7 @@ class TextReporter:
             case "tool_result" if "denied_by" in event["details"]:
                 self.denied = True
                 words = " ".join(block.get("text", "") for block in event["content"])
-                note(f"zotd: {event['details']['tool']}: {words}")
+                say(f"{event['details']['tool']}: {words}")
             case "tool_result" if by := event["details"].get("refused_by"):
                 words = " ".join(block.get("text", "") for block in event["content"])
                 note(f"[{by}] refused {event['details']['tool']}: {words}")
@@ -95,9 +95,9 @@ class TextReporter:
                 texts = [block["text"] for block in event["content"] if block["type"] == "text"]
                 self._said[event["turn_id"]] = "".join(texts)
             case "error" if event.get("turn_id") not in self._turns:
-                note(event["message"])
+                say(event["message"])
             case "retry":
-                note(event["message"])
+                say(event["message"])
             case _:
                 return
 
@@ -111,11 +111,11 @@ class TextReporter:
         for text in self._said.values():
             self._write(text)
         if outcome.stop == "length":
-            note("the answer was cut at the model's length limit")
+            say("the answer was cut at the model's length limit")
         if outcome.error and outcome.kind not in _TOLD:
-            note(outcome.error + (f" ({outcome.hint})" if outcome.hint else ""))
+            say(outcome.error + (f" ({outcome.hint})" if outcome.hint else ""))
         if code == TIMED_OUT:
-            note(_REASONS[code])
+            say(_REASONS[code])
 
     def _again(self, event: dict[str, Any]) -> bool:
         """Whether an error only comes back that was cleared: what is printed stays to be read."""
@@ -186,3 +186,8 @@ class JsonReporter:
 def note(text: str) -> None:
     """A line on standard error, with control characters shown instead of sent."""
     sys.stderr.write(escaped(text) + "\n")
+
+
+def say(text: str) -> None:
+    """What zotd itself has to say, and no extension."""
+    note(f"zotd: {text}")
