@@ -51,7 +51,9 @@ async def crowd(shared: Shared, seconds: float) -> None:
     path = str(shared.socket)
     words = [HELLO, PREFACE % json.dumps(str(shared.machine.home)).encode()]
     witness = await Line.open(shared.socket)
-    come_and_go(path, words, 0.2, 1_000)  # loads what is loaded once
+    session = (await witness.call("session/new", ephemeral=True))["session"]["session_id"]
+    await witness.call("session/close", session_id=session)
+    await asyncio.to_thread(come_and_go, path, words, 1.0, 500)  # what is loaded once is loaded by then
     before, opened = await settles(pid, 1 << 40, descriptors(pid))
     context = multiprocessing.get_context("spawn")
     with context.Pool(2) as pool:
