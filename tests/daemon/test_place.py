@@ -78,3 +78,12 @@ async def test_a_daemon_that_nobody_can_come_to_any_more_drains(folder: Path) ->
     assert (life.draining, work.drained, life.code) == (True, True, 0)
     place.socket.close()
     place.leave()
+
+
+async def test_what_only_watches_does_not_hold_up_the_end(folder: Path) -> None:
+    async with Independent() as tasks:
+        life = Life(NoWork(), Limits(), tasks, folder, Supervisor({}))
+        life.serving(1_000, lambda: False, lambda: False)
+        await asyncio.sleep(0)
+        life.stop()
+        await asyncio.wait_for(tasks.end(2 * LONG), LONG)

@@ -135,7 +135,7 @@ class Server(Life):
         if installation is not None:
             from zotd.daemon.preload import preload
 
-            self.tasks.create_task(preload(installation, self._limits.preload_s), name="preload")
+            self.beside(preload(installation, self._limits.preload_s), "preload")
         log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
         idle_s = flags.idle_timeout or (self._configured_idle_s() if flags.daemon else 0.0)
         own = self._places[0] if flags.daemon and not self.supervisor.inherited else None

@@ -6,10 +6,10 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zotd.base.limits import Limits
 from zotd.base.log import log
@@ -53,6 +53,7 @@ class Life:
         self._work = work
         self._limits = limits
         self._upgraded: Callable[[], bool] = lambda: False
+        self._beside: list[asyncio.Task[None]] = []
 
     def serving(
         self, idle_exit_s: float, upgraded: Callable[[], bool], lost: Callable[[], bool] | None = None
@@ -65,10 +66,14 @@ class Life:
         self.supervisor.show(self._status())
         self.supervisor.beat(self._status)
         if lost is not None:
-            self.tasks.create_task(self._watch_place(lost), name="place")
+            self.beside(self._watch_place(lost), "place")
         if idle_exit_s:
             self.idle_exit_s = idle_exit_s
-            self.tasks.create_task(self._watch_idleness(idle_exit_s), name="idle exit")
+            self.beside(self._watch_idleness(idle_exit_s), "idle exit")
+
+    def beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have something done that the end does not wait for."""
+        self._beside.append(self.tasks.create_task(work, name=name))
 
     def arrived(self) -> None:
         """A client has come: a look whether another installation should serve it."""
@@ -82,6 +87,8 @@ class Life:
         if self.stopping.is_set():
             return
         self.stopping.set()
+        for task in self._beside:
+            task.cancel()
         log("stopping")
         self.supervisor.tell("STOPPING=1", "STATUS=stopping")
 
