@@ -412,7 +412,7 @@ def test_of_many_large_answers_asked_for_at_once_few_are_made_ahead_of_reading(
     else:
         this = {"session_id": slow.greet().session()}
         until_done(slow, slow.call("turn/start", **this, text="go")["turn_id"])
-        head = {"jsonrpc": "2.0", "method": "session/messages", "params": this}
+        head: Frame = {"jsonrpc": "2.0", "method": "session/messages", "params": this}
         asked = [{**head, "id": 1_000 + number} for number in range(40)]
     before = resident(daemon.popen.pid)
     reads.clear()
@@ -426,3 +426,43 @@ def test_of_many_large_answers_asked_for_at_once_few_are_made_ahead_of_reading(
     answers = [slow.raw() for _ in asked]
     assert all("error" not in answer for answer in answers)
     assert daemon.stderr == ""
+
+
+STUCK = """
+import json, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(json.dumps({"type": "hello", "name": "stuck", "version": "1"}), flush=True)
+print(json.dumps({"type": "ready"}), flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("stuck", [True, False])
+def test_who_lags_as_its_session_is_closed_hears_of_that_last(machine: Machine, stuck: bool) -> None:
+    more = ["--ext", str(machine.extension("stuck", STUCK))] if stuck else []
+    daemon, path = machine.listen(*flags(machine, "pup"), *more)
+    reads = threading.Event()
+    reads.set()
+    reader, slow = machine.connect(path).greet(), machine.connect(path, reads=reads).greet()
+    this = {"session_id": reader.session()}
+    slow.call("session/attach", **this)
+    reads.clear()
+    for command in large_notes(16):
+        until_done(reader, reader.call("turn/start", **this, text=command)["turn_id"])
+    closing = reader.request("session/close", **this)
+    if not stuck:
+        reader.reply(closing)
+    reads.set()  # where an extension does not end, it catches up before the session is closed
+    while "session_closed" not in types(slow.events):
+        slow.take()
+    slow.call("ping")
+    last = slow.events[-1]
+    assert last["type"] == "session_closed"
+    assert types(slow.events).count("session_closed") == 1
+    if stuck:
+        later = slow.events[types(slow.events).index("resync") :]
+        assert [event["seq"] for event in later] == [*range(later[0]["seq"], last["seq"] + 1)]
+    else:
+        assert "resync" not in types(slow.events)
+    assert "Traceback" not in daemon.stderr

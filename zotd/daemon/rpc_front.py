@@ -101,7 +101,7 @@ class RpcFront:
         return rpc.notification_of(event.type, event.body)
 
     def resync(self, session_id: str) -> Published | None:
-        session = self.sessions.get(session_id)
+        session = self.sessions.speaking(session_id)
         return None if session is None else session.audience.resync(self)
 
     # Caller of methods

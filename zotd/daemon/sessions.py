@@ -224,6 +224,11 @@ class Sessions:
         opened = self._open.get(session_id)
         return opened.session if opened is not None else None
 
+    def speaking(self, session_id: str) -> Session | None:
+        """An open session, or one that is being closed: it has events until that is done."""
+        closing = (session for session in self.saved.closing if session.id == session_id)
+        return self.get(session_id) or next(closing, None)
+
     def spec_of(self, session: Session) -> SessionSpec:
         """What an open session was made from."""
         return self._open[session.id].spec
