@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jsonrpcserver
-import msgspec
-from jsonrpcserver.exceptions import JsonRpcError
-
-from zotd.base.log import mistake
 from zotd.base.tasks import Tasks, failure_of
-from zotd.daemon.calls import Method, Refused, Then, sparing
 from zotd.daemon.connection import About, Connection
 from zotd.daemon.daemon import Daemon
+from zotd.daemon.dispatch import Call, dispatch
 from zotd.daemon.questions import Questions
 from zotd.daemon.request_line import request_line
-from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, LATER, METHODS, TO_THE_END
+from zotd.daemon.service import BEFORE_INITIALIZE, FAREWELLS, METHODS, TO_THE_END
 from zotd.daemon.session import Session
 from zotd.daemon.sessions import Sessions
 from zotd.daemon.spec import SessionSpec
-from zotd.protocol.methods import METHOD_TYPES
 from zotd.store.ring import Published
 from zotd.wire import peer as rpc
 from zotd.wire.peer import Batch, Cancel, Invalid, Notification, Request, Response, RpcPeer, problem
-
-logging.getLogger("jsonrpcserver").disabled = True  # it prints what exceptions say, which may be private
 
 
 class RpcFront:
@@ -286,16 +277,9 @@ class RpcFront:
             message = f"call initialize{credentials} before {request.method}"
             data = problem("not_initialized", hint)
             return Answer(self._peer.fail(request.id, rpc.NOT_INITIALIZED, message, data))
-        call = _Call(self)
+        call = Call(self)
         try:
-            response: Any = await jsonrpcserver.async_dispatch(
-                {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": request.params},
-                methods=_ROUTES,
-                context=call,
-                deserializer=lambda parsed: parsed,
-                validator=lambda parsed: parsed,
-                serializer=_unchanged,
-            )
+            response = await dispatch(request, call)
         except asyncio.CancelledError:
             if call.action is None:
                 raise
@@ -337,64 +321,3 @@ class Answer(NamedTuple):
 
 
 _NOTHING = Answer(None)
-
-
-def _unchanged(response: Any) -> Any:
-    """The dispatcher wants to write JSON; frames are written elsewhere."""
-    return response
-
-
-class _Call:
-    """One request under way: the dispatcher hands it to the method."""
-
-    def __init__(self, caller: RpcFront) -> None:
-        self.caller = caller
-        self.action: Callable[[], object] | None = None
-
-
-def _route(name: str, method: Method) -> Callable[..., Awaitable[Any]]:
-    """A method as the dispatcher wants it: params by name, checked against their struct."""
-    params_type = METHOD_TYPES[name][0]
-
-    async def run(call: _Call, /, **params: Any) -> Any:
-        given = {key: value for key, value in params.items() if value is not None}
-        for member, value in LATER.get(name, {}).items():
-            if given.get(member, value) != value:
-                message = f"{name}: $.{member}: this version cannot do what it asks for"
-                data = problem("unsupported", "leave it out", path=f"$.{member}")
-                raise JsonRpcError(rpc.INVALID_PARAMS, message, data)
-        try:
-            typed = msgspec.convert(given, params_type)
-        except msgspec.ValidationError as wrong:
-            typed = _without_nulls(name, given, params_type, wrong)
-        try:
-            result = await method(call.caller, typed)
-        except Refused as no:
-            call.action = no.then
-            message = f"{name}: {no}" if no.code == rpc.INVALID_PARAMS else str(no)
-            raise JsonRpcError(no.code, message, problem(no.kind, no.hint, **no.data)) from None
-        except Exception as bug:
-            mistake(f"request {name}", bug)
-            raise
-        if isinstance(result, Then):
-            result, call.action = result
-        return jsonrpcserver.Success({} if result is None else msgspec.to_builtins(result))
-
-    return run
-
-
-def _without_nulls(
-    method: str, given: dict[str, Any], params_type: type[Any], wrong: msgspec.ValidationError
-) -> Any:
-    """Params that did not fit, where that was because null counts as absent deeper inside them too."""
-    from zotd.base.misfit import misfit, present
-
-    try:
-        return msgspec.convert(present(given, params_type), params_type)
-    except msgspec.ValidationError:
-        fault = misfit(wrong, params_type, given)
-        data = problem("invalid_params", path=fault.path)
-        raise JsonRpcError(rpc.INVALID_PARAMS, f"{method}: {fault}", data) from None
-
-
-_ROUTES = {name: _route(name, sparing(method)) for name, method in METHODS.items()}
