@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import re
+from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zotd.base.redact import LEAST_CHARS, names_a_key, redact, redacted
+from zotd.base.redact import LEAST_CHARS, bare_url, names_a_key, redact, redacted
 from zotd.base.secret import Secret
 
 KEYS = {
@@ -134,3 +135,30 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
     assert not re.search(r"token=(?!\*\*\*)[ab]", once)
+
+
+@pytest.mark.parametrize("before", ["", "u", "user:", "token user:"])
+def test_a_key_is_masked_in_base64_wherever_it_begins_there(before: str) -> None:
+    key = "plan>ted?ke~y\xff-0123456789"
+    held = Secret(key)
+    for spelled in (b64encode, urlsafe_b64encode):
+        whole = spelled(f"{before}{key}:more".encode()).decode()
+        first = -(-len(before) * 4 // 3)
+        assert held
+        assert redact(f"said {whole} of it").startswith(f"said {whole[:first]}***")
+        assert whole[first + 8 : first + 16] not in redact(f"said {whole} of it")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("https://api.example.com/v1", "https://api.example.com/v1"),
+        ("http://user:word@host:8080/v1/models/a@1", "http://host:8080/v1/models/a@1"),
+        ("https://host/v1?api_key=abc&x=1#part", "https://host/v1"),
+        ("user:word@host", "host"),
+        ("ftp://:word@[::1]:1", "ftp://[::1]:1"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_shown_without_what_opens_it(given: str, shown: str) -> None:
+    assert bare_url(given) == shown

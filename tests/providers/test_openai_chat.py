@@ -437,6 +437,42 @@ async def test_a_refusal_says_who_why_and_what_to_do(
     assert KEY not in str(caught.value) + caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "said", ["planted-key-12345", "planted-key-1234567890abc", "cGxhbnRlZC1rZXktMTIzNDU2Nzg5MGFiYw"]
+)
+async def test_a_server_that_quotes_the_key_cut_off_or_in_base64_is_not_quoted_there(
+    http: Http, model_server: ModelServer, said: str
+) -> None:
+    model_server.answers = [Prepared([f"no: {said}, {said}!".encode()], "401 X")]
+    key = Secret("planted-key-1234567890abc")
+    with pytest.raises(ProviderError, match=r"no: \*\*\*\w?, \*\*\*\w?!") as caught:
+        await answer(OpenAIChat("x", model_server.url, key, http, QUICK))
+    assert said not in str(caught.value)
+
+
+async def test_a_server_that_speaks_no_http_is_not_quoted_with_the_key_either(http: Http) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 planted-key-1234567890abc x\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        chat = OpenAIChat("x", f"http://127.0.0.1:{port}", Secret("planted-key-1234567890abc"), http, QUICK)
+        with pytest.raises(ProviderError, match="illegal status line") as caught:
+            await answer(chat)
+    assert "planted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://user:planted@127.0.0.1:1/v1", "http://127.0.0.1:1/v1?key=planted"]
+)
+async def test_an_address_that_holds_a_password_is_named_without_it(http: Http, address: str) -> None:
+    with pytest.raises(ProviderError, match=r"^http://127\.0\.0\.1:1/v1.*cannot connect") as caught:
+        await answer(OpenAIChat("x", address, None, http, QUICK))
+    assert "planted" not in str(caught.value)
+
+
 async def test_nobody_listening_names_the_address_and_what_to_do(http: Http) -> None:
     listener = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]

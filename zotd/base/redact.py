@@ -63,6 +63,13 @@ def redacted(value: Any) -> Any:
     return redact(str(value))
 
 
+def bare_url(url: str) -> str:
+    """An address, or what was meant as one, without user, password and query."""
+    before, scheme, rest = url.rpartition("://")
+    authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{before}{scheme}{authority.rpartition('@')[2]}{slash}{path}"
+
+
 @lru_cache(1024)
 def names_a_key(name: str) -> bool:
     """Whether a variable or member of such a name holds a key, going by what people call them."""
@@ -145,8 +152,19 @@ def _written(text: str) -> Iterable[str]:
 
     yield text
     yield text.strip()
+    yield from _in_base64(text.strip().encode("utf-8", "surrogateescape"))
     if not text.isalnum():
         yield from {quote(text), quote(text, safe=""), quote_plus(text)}
         yield dumps(text)[1:-1]
         yield dumps(text, ensure_ascii=False)[1:-1]
         yield repr(text)[1:-1]
+
+
+def _in_base64(data: bytes) -> Iterable[str]:
+    """What is always there of it in base64, whatever is encoded in front of it and behind."""
+    from base64 import b64encode, urlsafe_b64encode
+
+    for before in range(3):
+        whole = bytes(before) + data
+        first, last = -(-before * 4 // 3), len(whole) * 4 // 3
+        yield from {each(whole).decode()[first:last] for each in (b64encode, urlsafe_b64encode)}

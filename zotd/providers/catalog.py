@@ -221,8 +221,10 @@ def _refuse_url(provider: str, base_url: str) -> None:
 
 def _checked_url(url: str, source: str) -> str:
     if not re.match(r"https?://[^/\s]+", url):
+        from zotd.base.redact import bare_url
+
         raise BadChoice(
-            f"{source} must begin with http:// or https:// and name a host; got {url!r}",
+            f"{source} must begin with http:// or https:// and name a host; got {bare_url(url)!r}",
             "base_url" if source == "--base-url" else "",
         )
     return url.rstrip("/")
@@ -236,8 +238,10 @@ def _ollama_url(host: str) -> str:
     authority, slash, path = rest.partition("/")
     match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", authority)
     if match is None or (separator and scheme not in ("http", "https")):
+        from zotd.base.redact import bare_url
+
         raise BadChoice(
-            f"OLLAMA_HOST must look like 127.0.0.1:{OLLAMA_PORT} or http://host:port; got {host!r}"
+            f"OLLAMA_HOST must look like 127.0.0.1:{OLLAMA_PORT} or http://host:port; got {bare_url(host)!r}"
         )
     name = match[1]
     if name in ("", "0.0.0.0", "[::]"):  # where a server listens, not where it is reached

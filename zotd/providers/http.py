@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from zotd.agent.ports import ProviderError
 from zotd.base.limits import Limits
-from zotd.base.redact import MASK, redact
+from zotd.base.redact import MASK, bare_url, redact
 from zotd.base.secret import Secret
 from zotd.wire.sse import SseDecoder, SseEvent, SseTooLarge
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ERROR_BYTES = 65_536  # of an error's body: its message is at the start
 _SHOWN_CHARS = 500  # of that message, in ours
+_TELLING_CHARS = 12  # of a key's beginning, from which on it says too much of it
 _AUTH = (401, 403)
 _LOOPBACK = re.compile(r"http://(localhost|127\.[\d.]+|\[::1\])([:/]|$)")
 
@@ -33,6 +34,11 @@ class Endpoint:
     url: str
     key: Secret | None = None
     key_source: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address for messages, which are kept and sent on: without passwords and keys in it."""
+        return bare_url(self.url)
 
     def headers(self) -> dict[str, str]:
         """What carries the key. Raises ProviderError for a key that no header can carry."""
@@ -51,9 +57,22 @@ class Endpoint:
     def quoted(self, text: str) -> str:
         """What a server said, cut short; without the key, which some quote when they refuse it."""
         if self.key and (key := self.key.reveal().strip()):
-            text = text.replace(key, MASK)
+            text = _without(text, key)
         # Cut last: half a key would not be known as one.
         return redact(text[: 2 * _ERROR_BYTES])[:_SHOWN_CHARS]
+
+
+def _without(text: str, key: str) -> str:
+    """A text without a key, whole or cut off somewhere behind its beginning."""
+    text = text.replace(key, MASK)
+    head = key[:_TELLING_CHARS]
+    while len(key) > _TELLING_CHARS and (at := text.find(head)) >= 0:
+        end = next(
+            (n for n, (said, meant) in enumerate(zip(text[at:], key, strict=False)) if said != meant),
+            len(text) - at,
+        )
+        text = text[:at] + MASK + text[at + end :]
+    return text
 
 
 class Http:
@@ -86,7 +105,7 @@ class Http:
         except httpx2.HTTPError as error:
             raise self._explained(endpoint, error) from error
         except (httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
-            raise ProviderError(f"{endpoint.url}: {error}") from error
+            raise ProviderError(f"{endpoint.shown}: {endpoint.quoted(str(error))}") from error
 
     async def close(self) -> None:
         """Close every connection. A later request opens new ones."""
@@ -145,7 +164,7 @@ class Http:
     def _explained(self, endpoint: Endpoint, error: httpx2.HTTPError) -> ProviderError:
         import httpx2
 
-        url = endpoint.url
+        url, said = endpoint.shown, endpoint.quoted(str(error))
         match error:
             case httpx2.ConnectTimeout():
                 return ProviderError(
@@ -158,18 +177,18 @@ class Http:
                 )
             case httpx2.ConnectError() if "CERTIFICATE" in str(error).upper():
                 return ProviderError(
-                    f"{url}: its certificate was not accepted: {error}",
+                    f"{url}: its certificate was not accepted: {said}",
                     hint="set SSL_CERT_FILE to your company's CA, or use --insecure on a network you trust",
                 )
             case httpx2.ConnectError():
                 return ProviderError(
-                    f"{url}: cannot connect: {error}",
+                    f"{url}: cannot connect: {said}",
                     hint="check that the server runs and that --base-url is right",
                 )
             case httpx2.ProtocolError() | httpx2.NetworkError():
-                return ProviderError(f"{url}: the connection broke before the answer was complete: {error}")
+                return ProviderError(f"{url}: the connection broke before the answer was complete: {said}")
             case _:
-                return ProviderError(f"{url}: {str(error) or type(error).__name__}")
+                return ProviderError(f"{url}: {said or type(error).__name__}")
 
 
 def message_of(body: bytes) -> str:
@@ -211,7 +230,9 @@ async def _start(response: httpx2.Response) -> bytes:
 def _refused(endpoint: Endpoint, status: int, body: bytes) -> ProviderError:
     said = endpoint.quoted(message_of(body)) or "no reason given"
     if status == 200:
-        return ProviderError(f"{endpoint.url}: expected a stream of events, got JSON: {said}", status=status)
+        return ProviderError(
+            f"{endpoint.shown}: expected a stream of events, got JSON: {said}", status=status
+        )
     if status in _AUTH:
         where = (
             f"the key from {endpoint.key_source} was refused" if endpoint.key_source else "a key is needed"
@@ -220,9 +241,9 @@ def _refused(endpoint: Endpoint, status: int, body: bytes) -> ProviderError:
             f"check {endpoint.key_source}" if endpoint.key_source else "set OPENAI_API_KEY or give --api-key"
         )
         return ProviderError(
-            f"{endpoint.url}: {where} ({status}): {said}", kind="provider_auth", hint=hint, status=status
+            f"{endpoint.shown}: {where} ({status}): {said}", kind="provider_auth", hint=hint, status=status
         )
-    return ProviderError(f"{endpoint.url}: {said} ({status})", hint=_hint(status), status=status)
+    return ProviderError(f"{endpoint.shown}: {said} ({status})", hint=_hint(status), status=status)
 
 
 def _hint(status: int) -> str:

@@ -92,7 +92,7 @@ class OpenAIChat:
         """What one chunk adds to the answer. Raises ProviderError for an error, or for no chunk at all."""
         import orjson
 
-        where = self._endpoint.url
+        where = self._endpoint.shown
         try:
             chunk = orjson.loads(data)
             if failure := chunk.get("error") or (chunk.get("object") == "error" and chunk):
