@@ -12,7 +12,6 @@ import msgspec
 from zotd import __version__
 from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.capabilities import declared
-from zotd.daemon.compact_service import COMPACT_METHODS
 from zotd.daemon.daemon_service import DAEMON_METHODS
 from zotd.daemon.export_service import EXPORT_METHODS
 from zotd.daemon.extension_service import EXTENSION_METHODS
@@ -91,7 +90,6 @@ METHODS: dict[str, Method] = {
     "notes/clear": notes_clear,
     **SESSION_METHODS,
     **SAVED_METHODS,
-    **COMPACT_METHODS,
     **VIEW_METHODS,
     **EXPORT_METHODS,
     **TURN_METHODS,

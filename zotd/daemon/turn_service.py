@@ -1,4 +1,4 @@
-"""Owns the methods about turns: prompts, their queue, their end."""
+"""Owns the methods about turns: prompts and compactions, their queue, their end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zotd.daemon.calls import Caller, Method, Refused, Then, session_of
 from zotd.daemon.prompt import attached, checked_dirty, checked_key, needs_disk
 from zotd.daemon.session import Session
 from zotd.daemon.turns import Accepted, QueueFull
+from zotd.protocol import session_methods as s
 from zotd.protocol import turn_methods as t
 from zotd.protocol.content import ToolCall, ToolResult
 from zotd.providers.unavailable import Unavailable
@@ -22,9 +23,7 @@ async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
     session = session_of(caller, params)
     if (before := session.turns.known(checked_key(params.key or "", session.limits))) is not None:
         return Then(_accepted(before), lambda: None)
-    provider = session.model.provider
-    if isinstance(provider, Unavailable):
-        raise Refused(provider.reason, kind="provider_auth")
+    _check_provider(session)
     dirty = checked_dirty(params.dirty_files)
     if not params.text.strip() and not params.images:
         raise Refused("$.text: it is empty, and there is no picture", kind="invalid_params")
@@ -51,10 +50,28 @@ async def turn_start(caller: Caller, params: t.TurnStartParams) -> Then:
                 started=lambda: session.changes.also_dirty(dirty),
             )
         except QueueFull as full:
-            raise Refused(
-                str(full), kind="busy", hint="wait for a `done`, or abort and clear the queue"
-            ) from None
+            raise _busy(full) from None
     return Then(_accepted(accepted), accepted.begin)
+
+
+async def session_compact(caller: Caller, params: s.SessionCompact) -> Then:
+    session = session_of(caller, params)
+    _check_provider(session)
+    try:
+        accepted = session.commands.compact(params.instructions, client=caller.name)
+    except QueueFull as full:
+        raise _busy(full) from None
+    return Then(s.CompactAccepted(turn_id=accepted.turn_id), accepted.begin)
+
+
+def _check_provider(session: Session) -> None:
+    """Raises Refused where the model cannot be asked anything."""
+    if isinstance(session.model.provider, Unavailable):
+        raise Refused(session.model.provider.reason, kind="provider_auth")
+
+
+def _busy(full: QueueFull) -> Refused:
+    return Refused(str(full), kind="busy", hint="wait for a `done`, or abort and clear the queue")
 
 
 def _accepted(accepted: Accepted) -> t.TurnAccepted:
@@ -171,6 +188,7 @@ def _not_kept(turn: str) -> Refused:
 
 TURN_METHODS: dict[str, Method] = {
     "turn/start": turn_start,
+    "session/compact": session_compact,
     "turn/wait": turn_wait,
     "turn/revert": turn_revert,
     "turn/abort": turn_abort,
