@@ -95,20 +95,57 @@ def test_a_unit_of_somebody_else_is_left_alone_unless_forced(machine: Machine, k
     assert not theirs.is_symlink()
 
 
-@pytest.mark.parametrize("name", ["a b$c%d", "it's"])
-def test_odd_paths_are_read_back_as_they_were(tmp_path: Path, name: str) -> None:
-    odd = tmp_path / name
-    odd.mkdir()
-    program = odd / "zotd"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    unit = tmp_path / "zotd.service"
-    unit.write_text(units.service_unit([str(program)], {"ZOT_HOME": str(odd)}).replace("Requires=", "#"))
-    assert verify(unit, runtime=tmp_path) == ""
-    agent = plistlib.loads(units.launch_agent([f"{odd}<&>"], {"ZOT_HOME": str(odd)}, "/l").encode())
-    assert agent["ProgramArguments"] == [f"{odd}<&>", "daemon", "run"]
-    assert agent["EnvironmentVariables"] == {"ZOT_HOME": str(odd)}
+ODD = [
+    "a b$c%d",
+    "it's",
+    'say "x"',
+    "back\\",
+    "$$x;",
+    "é\u2028",
+    "tab\tbell\x07",
+    "two\nlines",
+    "a=b'",
+    "#%h",
+    "${HOME}'",
+]
+
+
+def test_odd_paths_are_read_back_as_they_were(tmp_path: Path) -> None:
+    written = []
+    for number, name in enumerate(ODD):
+        program = tmp_path / name / "zotd"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        unit = tmp_path / f"zotd{number}.service"
+        text = units.service_unit([str(program)], {"ZOT_HOME": str(program.parent)})
+        assert units.started_by(text) == str(program)
+        unit.write_text(text.replace("Requires=", "#"))
+        written.append(unit)
+    assert verify(*written, runtime=tmp_path) == ""
+    assert units.started_by("[Service]\nExecStart = -'/a b/c' \\\n x\n") == "/a b/c"
+    assert units.started_by("[Service]\nExecStart=\n") == units.started_by("") == ""
+
+
+def test_a_list_for_launchd_says_odd_paths_too(tmp_path: Path) -> None:
+    odd = str(tmp_path / "a b$c%d'<&>")
+    agent = plistlib.loads(units.launch_agent([odd], {"ZOT_HOME": odd}, "/l").encode())
+    assert agent["ProgramArguments"] == [odd, "daemon", "run"]
+    assert agent["EnvironmentVariables"] == {"ZOT_HOME": odd}
     assert agent["KeepAlive"] == {"SuccessfulExit": False}
+    with pytest.raises(OSError, match="control characters"):
+        units.launch_agent(["/x\x07"], {}, "/l")
+
+
+def test_a_path_that_is_no_text_is_refused_and_a_relative_one_is_told_whole(machine: Machine) -> None:
+    refused = machine.run("service", "install", env={"ZOT_HOME": str(machine.root / "\udcff")})
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "not UTF-8: rename it" in refused.stderr
+    done = machine.run("service", "install", env={"ZOT_HOME": "here", "XDG_CONFIG_HOME": "relative"})
+    assert done.returncode == 0
+    # systemd passes over a relative XDG_CONFIG_HOME, so that a file there would never be found.
+    assert f"Environment=ZOT_HOME={machine.cwd}/here\n" in (folder(machine) / "zotd.service").read_text()
+    assert list(machine.cwd.iterdir()) == []
 
 
 def test_wrong_words_are_usage_errors(machine: Machine) -> None:

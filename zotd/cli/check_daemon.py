@@ -129,8 +129,9 @@ def log(site: Site) -> Iterator[Finding]:
 
 def units(site: Site) -> list[Path]:
     """Where the service's files may be, for systemd and launchd."""
-    config = Path(site.environ.get("XDG_CONFIG_HOME") or site.user_home / ".config")
-    folder = config / "systemd" / "user"
+    from zotd.cli.units import systemd_folder
+
+    folder = systemd_folder(site.environ)
     agents = site.user_home / "Library" / "LaunchAgents"
     return [folder / "zotd.service", folder / "zotd.socket", *sorted(agents.glob("*zotd*.plist"))]
 
@@ -163,14 +164,10 @@ def started_by(unit: Path) -> Path | None:
         except (OSError, ValueError, plistlib.InvalidFileException):
             return None
         return Path(words[0]) if words[0] else None
-    import shlex
+    from zotd.cli.units import started_by as named_in
 
-    for line in unit.read_text("utf-8", "replace").splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "ExecStart":
-            words = shlex.split(value.strip().lstrip("-@:+!"))
-            return Path(words[0].replace("%%", "%")) if words else None
-    return None
+    name = named_in(unit.read_text("utf-8", "replace"))
+    return Path(name) if name else None
 
 
 def containment(site: Site) -> Iterator[Finding]:

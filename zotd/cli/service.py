@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from zotd.base.files import is_there
 from zotd.base.limits import Limits
-from zotd.base.paths import daemon_log, user_home, zot_home
+from zotd.base.paths import absolute, daemon_log, user_home, zot_home
 from zotd.cli import units
 from zotd.cli.console import complain, put
 from zotd.cli.flags import Parser, UsageError
@@ -74,12 +74,17 @@ def program() -> list[str]:
     return [str(Path(sys.executable).absolute()), "-m", "zotd"]
 
 
+def _told(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Variables that are paths, as they are understood here: a service is run in another folder."""
+    return {name: str(absolute(environ[name], name)) for name in names if environ.get(name)}
+
+
 class Systemd:
     """The user's own systemd."""
 
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
         folder = units.systemd_folder(environ)
-        given = {name: environ[name] for name in _HOMES if environ.get(name)}
+        given = _told(environ, _HOMES)
         self.files = {
             folder / units.SOCKET: units.socket_unit(),
             folder / units.SERVICE: units.service_unit(program(), given),
@@ -117,7 +122,7 @@ class Launchd:
 
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
         file = user_home(environ) / "Library" / "LaunchAgents" / f"{units.AGENT}.plist"
-        given = {name: environ[name] for name in (*_HOMES, "XDG_RUNTIME_DIR") if environ.get(name)}
+        given = _told(environ, (*_HOMES, "XDG_RUNTIME_DIR"))
         self.files = {file: units.launch_agent(program(), given, str(daemon_log(home)))}
         target = f"gui/{os.getuid()}"
         self.by_hand = [f"launchctl bootstrap {target} {file}"]

@@ -5,6 +5,7 @@ Every line that limits what the daemon's tools can do says why. `systemd/` has t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,9 +22,10 @@ WATCHDOG_S = 30
 
 
 def systemd_folder(environ: Mapping[str, str]) -> Path:
-    """Where units of the user's own are."""
-    config = environ.get("XDG_CONFIG_HOME") or user_home(environ) / ".config"
-    return Path(config) / "systemd" / "user"
+    """Where units of the user's own are. Who reads a relative `XDG_CONFIG_HOME` passes over it."""
+    given = environ.get("XDG_CONFIG_HOME", "")
+    config = Path(given) if given.startswith("/") else user_home(environ) / ".config"
+    return config / "systemd" / "user"
 
 
 _SOCKET = f"""\
@@ -136,14 +138,41 @@ def socket_unit() -> str:
 def service_unit(program: Sequence[str], environ: Mapping[str, str]) -> str:
     """The text of `zotd.service`. program: absolute path and first words. environ: what it is to have."""
     lines = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environ.items()))
-    if set(program[0]) & {*"\"'\\"}:  # systemd takes no such name, quoted or not
-        program = ["/usr/bin/env", *program]
+    if not program[0].isprintable() or set(program[0]) & {*"\"'\\"}:
+        program = [*_AS_ARGUMENT, *program]  # systemd takes no such name, quoted or not
     first, *rest = program
     words = [
         _quoted(first),
         *(_quoted(word.replace("$", "$$")) for word in rest),
     ]  # $ begins a variable there
     return _SERVICE.format(program=" ".join(words), environment=lines)
+
+
+_AS_ARGUMENT = ("/bin/sh", "-c", 'exec "$0" "$@"')
+_WORD = re.compile(r'"(?P<quoted>(?:\\.|[^"\\])*)"|\'(?P<plain>[^\']*)\'|(?P<bare>\S+)', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+
+
+def started_by(unit: str) -> str:
+    """The program that a service starts, as this module or a person has written it; empty for none."""
+    for line in unit.split("\n"):
+        name, _, value = line.partition("=")
+        if name.strip() == "ExecStart" and value.strip():
+            words = [_read_back(found) for found in _WORD.finditer(value.strip().lstrip("-@:+!"))]
+            if words[:2] == [*_AS_ARGUMENT[:2]] and len(words) > 3:
+                return words[3].replace("$$", "$")
+            return words[0] if words else ""
+    return ""
+
+
+def _read_back(found: re.Match[str]) -> str:
+    if found["plain"] is not None:
+        return found["plain"].replace("%%", "%")
+    escapes = {"n": "\n", "t": "\t"}
+    text = found["bare"] if found["quoted"] is None else found["quoted"]
+    return _ESCAPE.sub(
+        lambda one: chr(int(one[1], 16)) if one[1] else escapes.get(one[2], one[2]), text
+    ).replace("%%", "%")
 
 
 def launch_agent(program: Sequence[str], environ: Mapping[str, str], log: str) -> str:
@@ -158,16 +187,36 @@ def launch_agent(program: Sequence[str], environ: Mapping[str, str], log: str) -
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it back."""
+    """A word as systemd reads it back. Raises OSError for one that is no text."""
+    _check_text(word)
     word = word.replace("%", "%%")
-    if word and not any(c.isspace() or c in "\"'\\;" for c in word):
+    if word.isprintable() and word and not any(c.isspace() or c in "\"'\\;" for c in word):
         return word
-    for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
-        word = word.replace(plain, written)
-    return f'"{word}"'
+    return '"' + "".join(map(_written, word)) + '"'
+
+
+def _written(c: str) -> str:
+    if c in '"\\':
+        return f"\\{c}"
+    return f"\\x{ord(c):02x}" if _is_control(c) else c
+
+
+def _is_control(c: str) -> bool:
+    return c < " " or c == "\x7f"
+
+
+def _check_text(word: str) -> None:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise OSError(f"{word!a}: no service file can name a path that is not UTF-8: rename it") from None
 
 
 def _escaped(text: str) -> str:
+    """A text in XML, which knows no control characters. Raises OSError for one that has some."""
     from xml.sax.saxutils import escape
 
+    _check_text(text)
+    if any(map(_is_control, text)):
+        raise OSError(f"{text!a}: no service file can name a path with control characters: rename it")
     return escape(text)
