@@ -7,6 +7,7 @@ import argparse
 from zotd import __version__
 from zotd.base.log import LEVELS
 from zotd.base.reasoning import named
+from zotd.cli.main import COMMANDS
 
 TYPE_CHECKING = False  # what `typing` would say, without its three milliseconds
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ LATER = {
 """Flags of zot and of later versions, with what each waits for. They are refused, never ignored."""
 UNNEEDED = ("--with-skills",)
 """Flags of zot that ask for what is so anyway: taken, and left out of the help."""
-COMMANDS = ("daemon", "doctor", "model", "service", "sessions", "trust", "uninstall")
-"""Words that begin a command line of their own."""
 
 _EPILOG = """\
 modes:

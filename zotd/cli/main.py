@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+COMMANDS = ("daemon", "doctor", "model", "service", "sessions", "trust", "uninstall")
+"""Words that begin a command line of their own. Each is a module here, whose `main` gets the rest."""
 _YOUNG_OBJECTS = 3_000
 """New objects between two looks for garbage: with the usual 700, start-up looks a hundred times in vain."""
 
@@ -44,38 +46,15 @@ def _leave(*_: object) -> NoReturn:
 
 def _run(argv: list[str]) -> int:
     """Do what a command line says. Returns the exit code."""
-    if argv[:1] == ["model"]:
-        from zotd.cli.model import main as model
-
-        return model(argv[1:])
-    if argv[:1] == ["sessions"]:
-        from zotd.cli.sessions import main as sessions
-
-        return sessions(argv[1:])
-    if argv[:1] == ["trust"]:
-        from zotd.cli.trust import main as trust
-
-        return trust(argv[1:])
-    if argv[:1] == ["doctor"]:
-        from zotd.cli.doctor import main as doctor
-
-        return doctor(argv[1:])
-    if argv[:1] == ["service"]:
-        from zotd.cli.service import main as service
-
-        return service(argv[1:])
-    if argv[:1] == ["uninstall"]:
-        from zotd.cli.uninstall import main as uninstall
-
-        return uninstall(argv[1:])
     if argv[:2] == ["daemon", "run"]:
         from zotd.cli.run_daemon import run as run_daemon
 
         return run_daemon(argv[2:])
-    if argv[:1] == ["daemon"]:
-        from zotd.cli.daemon import main as daemon
+    if argv and argv[0] in COMMANDS:
+        from importlib import import_module
 
-        return daemon(argv[1:])
+        done: int = import_module(f"zotd.cli.{argv[0]}").main(argv[1:])
+        return done
     if "--connect" in argv:
         from zotd.cli.connect import quick
 
