@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,38 @@ with socket.socket(socket.AF_UNIX) as listening:
     print("ready", flush=True)
     signal.pause()
 """
+
+
+ACTIVATED = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.execv(sys.argv[2], [sys.argv[2], "daemon", "run"])
+"""
+
+
+def test_one_that_its_service_starts_as_we_come_is_told_of_as_that(shared: Shared) -> None:
+    shared.place.mkdir(mode=0o700)
+    program = str(shared.machine.program)
+    with socket.socket(socket.AF_UNIX) as listening:  # as a service manager does
+        listening.bind(str(shared.socket))
+        listening.listen()
+        start = subprocess.Popen(
+            [program, "daemon", "start"], env=shared.machine.env, stdout=subprocess.PIPE, text=True
+        )
+        assert select.select([listening], [], [], LONG)[0]
+        handle = listening.fileno()
+        command = [sys.executable, "-c", ACTIVATED, str(handle), program]
+        served = subprocess.Popen(command, env=shared.machine.env, pass_fds=[handle])
+        try:
+            said = start.communicate(timeout=LONG)[0]
+            again = shared.daemon("start").stdout
+        finally:
+            served.terminate()
+            assert served.wait(LONG) == 0
+    shared.socket.unlink()
+    where = f"process {served.pid}, socket {shared.socket}\n"
+    assert (said, again) == (f"started by the service: {where}", f"runs already: {where}")
 
 
 def test_what_is_configured_of_a_daemon_holds_whoever_starts_it(shared: Shared) -> None:

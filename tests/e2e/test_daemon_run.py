@@ -137,6 +137,17 @@ def test_a_link_where_the_pid_goes_is_replaced(machine: Machine) -> None:
     assert precious.read_text() == "as it was"
 
 
+def test_a_second_one_names_the_first_and_what_to_do(machine: Machine) -> None:
+    process, path = daemon(machine)
+    second = machine.run("daemon", "run", *SCRIPTED)
+    assert second.returncode == 2
+    assert second.stderr == (
+        f"zotd: cannot listen: {path}: process {process.popen.pid} serves there already; join it with "
+        "--connect auto, or end it first: zotd daemon stop\n"
+    )
+    assert machine.connect(path).ask("ping")["success"]
+
+
 def test_a_directory_that_others_could_write_to_is_closed_to_them(machine: Machine) -> None:
     path = place(machine)
     path.parent.mkdir()

@@ -97,7 +97,11 @@ def tried(program: str, root: Path) -> None:
         [program, "daemon", "restart"], check=True, capture_output=True, text=True, timeout=WAIT_S
     )
     said = [line.partition(": process ")[0] for line in restarted.stdout.splitlines()]
-    assert said == ["stopped", "started", "This command did not start it: it ends when idle for 15 min."]
+    assert said == [
+        "stopped",
+        "started by the service",
+        "This command did not start it: it ends when idle for 15 min.",
+    ]
 
     subprocess.run([program, "service", "uninstall"], check=True, stdout=sys.stderr)
     assert not SOCKET.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,9 +68,13 @@ class _Errand:
         return finishing(self.place)
 
     def status(self) -> dict[str, Any]:
+        return self.looked_at()[0]
+
+    def looked_at(self) -> tuple[dict[str, Any], bool]:
+        """What the daemon says of itself, and whether a service manager listens for it."""
         with self.line() as line:
             told: dict[str, Any] = line.ask("daemon/status")
-            return told
+            return told, line.pid not in (0, told["pid"])
 
 
 def _start(errand: _Errand) -> int:
@@ -78,10 +83,13 @@ def _start(errand: _Errand) -> int:
 
 def _have_one(errand: _Errand, *, met: str) -> int:
     """Start the daemon unless there is one, of which `met` is said."""
+    began = time.monotonic()
     started = start_daemon(
         errand.path, os.environ, errand.home, errand.limits, idle_s=errand.known.idle_timeout
     )
-    status = errand.status()
+    status, of_service = errand.looked_at()
+    if of_service and status["uptime_s"] < time.monotonic() - began:  # our coming was what it waited for
+        met = "started by the service"
     put(f"{'started' if started else met}: process {status['pid']}, socket {errand.path}\n")
     if started:
         from zotd.base.settings import of_process

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,11 +161,14 @@ class Server(Life):
         for inherited in self.supervisor.inherited:
             self._listen(inherited, os.fsdecode(inherited.getsockname()))
         if flags.daemon and not self.supervisor.inherited:
-            from zotd.daemon.place import private_directory
+            from zotd.daemon.place import SocketInUse, private_directory
 
             path = daemon_socket(self.spec.environ, self.home)
             private_directory(path.parent)
-            self._take(path, pid_file=True)
+            try:
+                self._take(path, pid_file=True)
+            except SocketInUse:
+                raise SocketInUse(_taken(path)) from None
         for address in flags.listen:
             if address.startswith("ws://"):
                 self._websockets.append(await self._listen_for_websockets(address))
@@ -268,6 +271,19 @@ def _said(problem: Exception) -> str:
     if isinstance(problem, OSError) and problem.errno and problem.filename:
         return f"{problem.filename}: {problem.strerror}; {MAKE_ROOM}"
     return str(problem)
+
+
+def _taken(path: Path) -> str:
+    """Who has the user's own place, and what to do: no other can be chosen."""
+    from zotd.cli.rendezvous import Gone, NoDaemon, dial, own_peer
+
+    pid = 0
+    with suppress(Gone, NoDaemon, OSError), closing(dial(str(path))) as met:
+        pid = own_peer(met, str(path))
+    who = f"process {pid}" if pid else "another daemon"
+    return (
+        f"{path}: {who} serves there already; join it with --connect auto, or end it first: zotd daemon stop"
+    )
 
 
 def _transport(frames: Frames | None, *, private: bool) -> Transport:
