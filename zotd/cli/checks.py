@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -119,10 +119,3 @@ class _Running(threading.Thread):
             mend = "a disk or network that does not answer is behind this: see whether ls hangs there too"
             findings.append(error(hangs, mend))
         return Result(self._check.name, self._check.looks_at(self._site), findings)
-
-
-def each_line(results: Iterable[Result]) -> Iterator[tuple[str, Finding]]:
-    """Every finding, with the name of its check."""
-    for result in results:
-        for finding in result.findings:
-            yield result.name, finding

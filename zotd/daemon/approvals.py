@@ -58,7 +58,6 @@ class _Question:
     request: ApprovalRequest
     end: asyncio.Future[_End]
     since: float
-    over: bool = False
     asked: dict[Client, Withdraw] = field(default_factory=dict)
     grace: asyncio.TimerHandle | None = None
 
@@ -150,9 +149,8 @@ class Approvals:
 
     def _settle(self, question: _Question, end: _End) -> None:
         """The first end counts: nobody else needs to answer, and all are told."""
-        if question.over:
+        if self._question is not question:
             return
-        question.over = True
         self._question = None
         if not question.end.done():
             question.end.set_result(end)

@@ -115,16 +115,6 @@ class Outbox:
         del self.lagging[session_id]
         return session_id
 
-    def clear(self) -> None:
-        """There is nobody left to read it."""
-        self._merged.clear()
-        self._new.clear()
-        self._tails.clear()
-        self._sizes.clear()
-        self._held.clear()
-        self.lagging.clear()
-        self.size = self.answers = self.replayed = 0
-
     def _release(self) -> None:
         """Put what is held into its place: ahead of all that comes from now on."""
         self._new.extend(self._held.values())
