@@ -408,7 +408,7 @@ def test_of_many_large_answers_asked_for_at_once_few_are_made_ahead_of_reading(
     if dialect == "zot":
         slow.ask("prompt", message="go")
         slow.until("done")
-        asked = [{"type": "get_messages"}] * 40
+        asked: list[Frame] = [{"type": "get_messages"}] * 40
     else:
         this = {"session_id": slow.greet().session()}
         until_done(slow, slow.call("turn/start", **this, text="go")["turn_id"])
