@@ -11,6 +11,7 @@ import pytest
 
 from tests.clients import LONG, ROOT, ZOTD, Machine
 from zotd.cli import units
+from zotd.cli.service import lacking
 
 
 def folder(machine: Machine) -> Path:
@@ -42,6 +43,22 @@ def test_it_writes_units_that_start_this_program_and_systemd_has_nothing_to_say(
     assert "systemctl --user daemon-reload" in done.stdout
     assert "systemctl --user enable --now zotd.socket" in done.stdout
     assert verify(service, socket, runtime=machine.root) == ""
+    doctor = machine.run("doctor").stdout
+    assert "no service manager of this user answers here: " in doctor
+
+
+@pytest.mark.parametrize(
+    ("said", "lacks"),
+    [
+        ("ActiveState=active\nUnitFileState=enabled", ""),
+        ("UnitFileState=enabled\nActiveState=inactive", "zotd.socket is enabled, but inactive"),
+        ("ActiveState=failed\nUnitFileState=enabled", "zotd.socket is enabled, but failed"),
+        ("ActiveState=inactive\nUnitFileState=", "zotd.socket is neither enabled nor active"),
+        ("ActiveState=active\nUnitFileState=disabled", "zotd.socket is active, but not after the next login"),
+    ],
+)
+def test_a_unit_that_does_not_start_the_daemon_is_told_from_one_that_does(said: str, lacks: str) -> None:
+    assert lacking(said) == lacks
 
 
 def test_the_copies_in_the_repository_are_fresh_and_systemd_has_nothing_to_say(tmp_path: Path) -> None:

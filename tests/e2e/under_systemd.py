@@ -57,10 +57,22 @@ def shown(name: str) -> str:
     return said.stdout.strip()
 
 
+def service_checks(program: str) -> list[dict[str, str]]:
+    """What `zotd doctor` finds of the service."""
+    done = subprocess.run([program, "doctor", "--json"], capture_output=True, check=False, timeout=WAIT_S)
+    checks = json.loads(done.stdout)["checks"]
+    findings: list[dict[str, str]] = next(each for each in checks if each["check"] == "service")["findings"]
+    return findings
+
+
 def tried(program: str, root: Path) -> None:
     with subprocess.Popen([program, "daemon", "run"]) as by_hand:
         until("one that was started by hand", SOCKET.exists)
         assert ask("daemon/status")["pid"] == by_hand.pid
+        subprocess.run([program, "service", "install", "--no-start"], check=True, stdout=sys.stderr)
+        [lacks] = [each for each in service_checks(program) if each["level"] != "ok"]
+        assert lacks["text"] == "it starts no daemon: zotd.socket is neither enabled nor active"
+        assert lacks["mend"] == "zotd service install"
         subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)
         assert by_hand.wait(WAIT_S) == 0
     drop_in = root / ".config" / "systemd" / "user" / "zotd.service.d" / "quick.conf"
@@ -83,6 +95,7 @@ def tried(program: str, root: Path) -> None:
     until("ready", lambda: shown("ActiveState") == "active")
     assert shown("MainPID") == str(status["pid"])
     until("status", lambda: shown("StatusText").startswith("clients:"))
+    assert [each["level"] for each in service_checks(program)] == ["ok", "ok"]
 
     os.kill(status["pid"], signal.SIGSTOP)
     until("killed by the watchdog and started again", lambda: shown("NRestarts") == "1")

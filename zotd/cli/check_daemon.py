@@ -152,6 +152,23 @@ def service(site: Site) -> Iterator[Finding]:
             yield error(f"{path} starts {program}, which is not there or cannot be run", mend)
         else:
             yield ok(f"{path} starts {program}")
+    yield from _managed(site)
+
+
+def _managed(site: Site) -> Iterator[Finding]:
+    """Whether anybody acts on the files."""
+    from zotd.cli.service import NoManager, manager_of
+
+    try:
+        lacks = manager_of(site.environ).lacks(site.limits.check_answer_s)
+    except NoManager as why:
+        mend = "log in anew, or see to XDG_RUNTIME_DIR; until then --connect auto starts the daemon itself"
+        yield warn(f"no service manager of this user answers here: {why}", mend)
+        return
+    if lacks:
+        yield warn(f"it starts no daemon: {lacks}", "zotd service install")
+    else:
+        yield ok("the service manager starts the daemon when a client comes")
 
 
 def started_by(unit: Path) -> Path | None:

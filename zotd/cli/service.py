@@ -28,6 +28,10 @@ class NotOurs(Exception):
     """A file is in the way that zotd has not written."""
 
 
+class NoManager(Exception):
+    """No service manager of this user answers; the message is its own."""
+
+
 def main(argv: list[str]) -> int:
     """Run the command in `argv` (after `service`). Returns 0, 1 when it failed, 2 for wrong usage."""
     parser = _parser()
@@ -42,7 +46,7 @@ def main(argv: list[str]) -> int:
         put(parser.format_help())
         return 0
     try:
-        manager = _manager(os.environ)
+        manager = manager_of(os.environ)
         if known.what == "install":
             return _install(manager, force=known.force, start=not known.no_start)
         return _uninstall(manager, force=known.force)
@@ -116,6 +120,11 @@ class Systemd:
         """Whether it listens on the daemon's socket already."""
         return self.run(["is-active", "--quiet", units.SOCKET]) == ""
 
+    def lacks(self, seconds: float) -> str:
+        """Why it does not start the daemon, "" where it does. Raises NoManager, after `seconds` at most."""
+        words = ["show", "--property=ActiveState,UnitFileState", units.SOCKET]
+        return lacking(_answer(["systemctl", "--user", *words], seconds))
+
 
 class Launchd:
     """launchd, for the user who is logged in."""
@@ -142,8 +151,22 @@ class Launchd:
     def serves(self) -> bool:
         return self.run(["print", f"gui/{os.getuid()}/{units.AGENT}"]) == ""
 
+    def lacks(self, seconds: float) -> str:
+        _answer(["launchctl", "print", f"gui/{os.getuid()}"], seconds)
+        return "" if self.serves() else f"{units.AGENT} is not loaded"
 
-def _manager(environ: Mapping[str, str]) -> Systemd | Launchd:
+
+def lacking(properties: str) -> str:
+    """Why a socket unit starts nothing, or not for long, "" where it does: of what `systemctl show` says."""
+    said = dict(line.partition("=")[::2] for line in properties.splitlines())
+    state, enabled = said.get("ActiveState"), said.get("UnitFileState") == "enabled"
+    if state == "active":
+        return "" if enabled else f"{units.SOCKET} is active, but not after the next login"
+    return f"{units.SOCKET} is {f'enabled, but {state}' if enabled else 'neither enabled nor active'}"
+
+
+def manager_of(environ: Mapping[str, str]) -> Systemd | Launchd:
+    """What manages the user's services here. Raises OSError where nothing does that we know."""
     home = zot_home(environ)
     platform: str = sys.platform
     if platform == "darwin":
@@ -241,6 +264,16 @@ def _make_room(manager: Systemd | Launchd) -> None:
 
 
 def _ran(argv: list[str]) -> str:
+    """What went wrong with a command, "" for nothing."""
+    try:
+        _answer(argv, Limits().manager_s)
+    except NoManager as fault:
+        return str(fault)
+    return ""
+
+
+def _answer(argv: list[str], seconds: float) -> str:
+    """What a command prints. Raises NoManager, whose message says what went wrong."""
     import subprocess
 
     try:
@@ -248,14 +281,14 @@ def _ran(argv: list[str]) -> str:
             argv,
             capture_output=True,
             text=True,
-            timeout=Limits().manager_s,
+            timeout=seconds,
             check=False,
             stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError:
-        return f"there is no program {argv[0]}"
+        raise NoManager(f"there is no program {argv[0]}") from None
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return str(problem)
-    if done.returncode == 0:
-        return ""
-    return f"{' '.join(argv)}: {done.stderr.strip() or f'exit code {done.returncode}'}"
+        raise NoManager(str(problem)) from None
+    if done.returncode:
+        raise NoManager(f"{' '.join(argv)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout
