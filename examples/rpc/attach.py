@@ -65,7 +65,10 @@ def main(*flags):
     cwd = str(Path.cwd())
     call("initialize", protocol_version=1, client={"name": ME}, capabilities={"approvals": True})
     rows = [row for row in call("session/list", cwd=cwd)["sessions"] if row["open"] and row["model"]]
-    session_id = session_id or (rows or [call("session/new", cwd=cwd)["session"]])[0]["session_id"]
+    session_id = session_id or (rows[0]["session_id"] if rows else "")
+    if session_id and flags:
+        print("flags count for a new session only: this one goes on as it is", file=sys.stderr)
+    session_id = session_id or call("session/new", cwd=cwd)["session"]["session_id"]
     call("session/attach", session_id=session_id, since=0)
     show(f"attached to session {session_id}\n")
     threading.Thread(target=follow, daemon=True).start()

@@ -101,6 +101,7 @@ class Desk:
         one = self.terminal(*self.shared.machine.script(*SCRIPT))
         session_id = one.sees(r"attached to session (\S+)\n")[1]
         other = self.terminal(*SCRIPTED)
+        other.sees("flags count for a new session only: this one goes on as it is\n")
         assert other.sees(r"attached to session (\S+)\n")[1] == session_id
         return one, other
 
@@ -143,6 +144,7 @@ def test_one_terminal_approves_what_the_other_one_asked_for(desk: Desk) -> None:
     assert one.leaves() == 0
     assert other.leaves() == 0
     late = desk.terminal()
+    assert late.sees("(?s).*?attached to session")[0] == "attached to session"
     late.sees("All done.(.|\n)*All done.(.|\n)*Hello there.")
     # A prompt of a client without a name is shown, too.
     shell = desk.shared.machine.run("-p", "--connect", "auto", "-c", "from a shell", stdin=None)
@@ -185,5 +187,5 @@ def test_it_says_that_a_session_is_not_there_and_that_the_daemon_went_away(desk:
 
 
 def test_it_is_short_and_the_readme_shows_how_to_run_it() -> None:
-    assert len(ATTACH.read_text("utf-8").splitlines()) <= 82
+    assert len(ATTACH.read_text("utf-8").splitlines()) <= 86
     assert f"[{ATTACH.name}]({ATTACH.name})" in (ATTACH.parent / "README.md").read_text("utf-8")
