@@ -316,6 +316,12 @@ class Limits:
     """For all tries of `--connect` together: a daemon may be ending just then, and another one starting."""
     daemon_start_s: float = 15.0
     """From a daemon's start until it listens: half a second is usual; the same for who waits for another."""
+    daemon_taken_s: float = 0.3
+    """For another one to listen, where a daemon that was just started ends for want of its place."""
+    daemons_tried: int = 5
+    """That end in a row just as a client or run comes; one is rare."""
+    daemon_parts_s: float = 2.0
+    """Behind a preface: who hangs up within it was just ending; who does later was told to."""
     idle_exit_s: float = 1_800.0
     """With nothing to do, after which a daemon ends that `--connect auto` has started: editors restart."""
     daemon_answer_s: float = 5.0

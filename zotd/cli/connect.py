@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from zotd.cli.rendezvous import Met
 
 _PIECE = 65536
-_TRIES = 5
-"""Daemons that may hang up in a row before anything was said to them; one is rare."""
-_AT_ONCE_S = 2.0
-"""Behind the preface: who hangs up later was told to, and another one is not to be started."""
 _TAIL = 256
 """Bytes of the last words of a client that are looked at: more than a goodbye takes."""
 
@@ -160,7 +156,7 @@ class _Relay:
         self._again = again
         self._changing = _thread.allocate_lock()
         self._said = False
-        self._tries = _TRIES
+        self._met = 1
         self._since = time.monotonic()
         self._asks = asks
         self._socket = met.socket
@@ -207,9 +203,14 @@ class _Relay:
         from zotd.cli.rendezvous import NoDaemon
 
         with self._changing:
-            self._tries -= 1
-            if self._said or not self._tries or time.monotonic() > self._since + _AT_ONCE_S:
+            if self._said:
                 return False
+            from zotd.base.limits import Limits
+
+            limits, since = Limits(), time.monotonic() - self._since
+            if self._met == limits.daemons_tried or since > limits.daemon_parts_s:
+                return False
+            self._met += 1
             self._socket.close()
             try:
                 met = self._again()

@@ -339,7 +339,9 @@ def _level(text: str) -> str:
 
 
 def _approval(text: str) -> str:
-    return _one_of(("auto", "ask", "rules"), text)
+    from zotd.base.settings import WORDS
+
+    return _one_of(WORDS["policy"], text)
 
 
 def _one_of(values: tuple[str, ...], text: str) -> str:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_S = 0.05
 """Between two tries: a daemon that ends gives its place up at once."""
-_TRIES = 5
-"""Daemons that may end in a row just as the run comes; one is rare."""
 
 
 class Moving:
@@ -32,7 +30,7 @@ class Moving:
         self._limits = limits
         self._joined: Joined | None = None
         self._reporter: Client | None = None
-        self._tries = _TRIES
+        self._tries = limits.daemons_tried
         self._taken = False
         self._stopped = False
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zotd.base.files import MAKE_ROOM, make_private
+from zotd.base.log_file import open_log
 from zotd.base.limits import Limits
 from zotd.base.paths import daemon_log
 from zotd.base.places import run_directory
@@ -26,8 +27,6 @@ _LOOK_AGAIN_S = 0.02
 _PASSED_ON = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "TZ")
 _PASSED_ON_BY_PREFIX = ("LC_", "XDG_", "PYTHONPATH", "PYTHONHOME")
 """Of the caller's environment, what a daemon gets. Keys are the caller's own, and come by preface."""
-_TAKEN_S = 0.3
-"""For whoever has taken the place of a daemon that was just started to listen there."""
 _LAST_LINES = 5
 _LAST_BYTES = 4096
 
@@ -89,7 +88,7 @@ def start_daemon(
             if ours:
                 if _listens(path):
                     return False
-                _start(path, environ, home, deadline, idle_s)
+                _start(path, environ, home, limits, deadline, idle_s)
                 return True
         if time.monotonic() > deadline:
             raise NoDaemon(f"{lock}: another zotd has been starting the daemon for too long; end that one")
@@ -153,17 +152,17 @@ def _locked(path: str) -> Iterator[bool]:
         os.close(handle)
 
 
-def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, idle_s: float) -> None:
+def _start(
+    path: str, environ: Mapping[str, str], home: str, limits: Limits, deadline: float, idle_s: float
+) -> None:
     """Start a daemon and wait until it listens. Raises NoDaemon with its last words when it does not."""
     log = daemon_log(Path(home))
     try:
-        make_private(log.parent)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        sink = os.open(log, flags, 0o600)
+        sink = open_log(log)  # as the daemon does: its first words must not end up in another file either
     except OSError as wrong:
         raise NoDaemon(
-            f"{wrong.filename}: the daemon has nowhere to write: {wrong.strerror}; {MAKE_ROOM}, or run it in "
-            "the foreground: zotd daemon run"
+            f"the daemon has nowhere to write: {wrong}; {MAKE_ROOM}, or run it in the foreground: "
+            "zotd daemon run"
         ) from None
     try:
         os.set_blocking(sink, True)
@@ -173,7 +172,7 @@ def _start(path: str, environ: Mapping[str, str], home: str, deadline: float, id
         os.close(sink)
     while not _listens(path):
         if (code := daemon.poll()) is not None:
-            if wait_until(lambda: _listens(path), _TAKEN_S):  # by somebody else, who came first
+            if wait_until(lambda: _listens(path), limits.daemon_taken_s):  # by somebody else, who came first
                 return
             raise NoDaemon(f"the daemon ended with {_ended(code)} as it started: {_last_words(log, before)}")
         if time.monotonic() > deadline:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zotd.base.limits import Limits
 from zotd.base.reasoning import LEVELS, named
 from zotd.base.secret import Secret
+from zotd.base.settings import WORDS
 from zotd.daemon.connection import PREFACE_VERSION, BadPreface
 from zotd.daemon.refused import Refused
 from zotd.daemon.spec import SessionSpec
@@ -152,7 +153,7 @@ def _level(value: Any, path: str) -> str:
 
 
 def _policy(value: Any, path: str) -> str:
-    if _text(value, path) not in ("", "auto", "ask", "rules"):
+    if _text(value, path) not in ("", *WORDS["policy"]):
         raise _wrong(path, f"expected auto, ask or rules, got {value!r:.40}")
     return str(value)
 
