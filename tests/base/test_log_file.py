@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from zotd.base.log_file import LogFile
+
 SOURCE = """
 import os, resource, sys
 from pathlib import Path
@@ -30,3 +32,24 @@ def test_without_descriptors_lines_are_lost_and_counted_and_older_ones_stay(tmp_
     assert done.stdout.splitlines() == [str([False] * 5), "True"]
     kept = {each.name: each.read_text() for each in path.parent.iterdir()}
     assert kept == {"zotd.log": "again 5\n", "zotd.log.1": "three 3\n", "zotd.log.2": "two two\n"}
+
+
+def test_a_log_that_is_moved_away_is_begun_anew_unless_something_else_is_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "zotd.log"
+    log, other = LogFile(path, 1000, 2), LogFile(path, 1000, 2)  # of two daemons, say
+    assert log.write(b"first\n")
+    path.rename(tmp_path / "moved")
+    assert log.write(b"second\n")
+    assert other.write(b"third\n")
+    assert path.read_text() == "second\nthird\n"
+    path.rename(tmp_path / "moved again")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert log.write(b"fourth\n")
+    path.unlink()
+    (tmp_path / "moved again").unlink()
+    path.mkdir()
+    assert not log.write(b"lost\n")
+    assert (tmp_path / "moved").read_text() == "first\n"
+    assert not (tmp_path / "elsewhere").exists()
+    log.close()
+    other.close()

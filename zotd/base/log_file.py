@@ -22,7 +22,7 @@ class LogFile:
         self.path = path
         self._most = most
         self._kept = kept
-        self._fd = _opened(path)
+        self._fd = open_log(path)
 
     def take_standard_streams(self) -> None:
         """What the interpreter and libraries print goes there from now on."""
@@ -33,8 +33,13 @@ class LogFile:
         """Add whole lines; whether they are in. What finds no room is left out, not half written."""
         with suppress(OSError):
             there = os.fstat(self._fd)
-            if there.st_nlink == 0 or there.st_size + len(data) > self._most:
-                self._renew(put_aside=self._in_place(there))
+            full = there.st_size + len(data) > self._most
+            if full or not self._in_place(there):
+                try:
+                    self._renew(put_aside=self._in_place(there))
+                except OSError:
+                    if full or not there.st_nlink:
+                        return False  # one that somebody has only moved away can be added to all the same
                 there = os.fstat(self._fd)
             if there.st_size + len(data) <= self._most or not there.st_size:
                 append(self._fd, data)
@@ -51,7 +56,7 @@ class LogFile:
         """
         try:
             return os.path.samestat(there, self.path.lstat())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
     def _renew(self, *, put_aside: bool) -> None:
@@ -61,7 +66,7 @@ class LogFile:
                 older = self.path if number == 1 else self._beside(number - 1)
                 with suppress(FileNotFoundError):
                     older.replace(self._beside(number))
-        fresh = _opened(self.path)
+        fresh = open_log(self.path)
         for stream in (1, 2):
             if os.path.sameopenfile(stream, self._fd):
                 os.dup2(fresh, stream)
@@ -72,7 +77,11 @@ class LogFile:
         return self.path.with_name(f"{self.path.name}.{number}")
 
 
-def _opened(path: Path) -> int:
+def open_log(path: Path) -> int:
+    """A descriptor of a log that is added to, made private. Raises OSError that names the path.
+
+    A link, a pipe and a file that has another name too are refused.
+    """
     try:
         make_private(path.parent)
         _check_directory(path.parent)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from zotd import __version__
 from zotd.base.limits import Limits
@@ -52,6 +53,7 @@ class Line:
         if os.path.lexists(place):
             check_place(place)
         self._seconds = limits.daemon_answer_s
+        self._most = limits.frame_bytes
         self._rest = b""
         dialled = dial(self.path)
         try:
@@ -88,24 +90,40 @@ class Line:
         return answer
 
     def _answer(self, number: int) -> Any:
-        """The result to the request of that number, events let pass."""
+        """The result to the request of that number, events let pass, within the time there is."""
+        end = time.monotonic() + self._seconds
         while True:
-            line, end, rest = self._rest.partition(b"\n")
-            if not end:
-                piece = self._socket.recv(65536)
-                if not piece:
-                    raise ConnectionResetError(f"{self.path}: the daemon hung up")
-                self._rest += piece
-                continue
-            self._rest = rest
-            said = json.loads(line)
+            said = self._frame(end)
             if error := said.get("error"):
-                from zotd.wire.peer import OVERLOADED
-
-                hint = error.get("data", {}).get("hint")
-                words = f"{error.get('message')}{f'; {hint}' if hint else ''}"
-                if said.get("id") is None and error.get("code") == OVERLOADED:  # said as we came
-                    raise Full(words, self.pid)
-                raise NotDone(words)
-            if said.get("id") == number:
+                self._refused(said.get("id"), error)
+            if said.get("id") == number and "result" in said:
                 return said["result"]
+
+    def _refused(self, number: Any, error: Any) -> NoReturn:
+        from zotd.wire.peer import OVERLOADED
+
+        error = error if isinstance(error, dict) else {"message": error}
+        data = error.get("data")
+        hint = data.get("hint") if isinstance(data, dict) else None
+        words = f"{error.get('message')}{f'; {hint}' if hint else ''}"
+        if number is None and error.get("code") == OVERLOADED:  # said as we came
+            raise Full(words, self.pid)
+        raise NotDone(words)
+
+    def _frame(self, end: float) -> dict[str, Any]:
+        """The next JSON object. Raises TimeoutError, and NotDone where something else is said."""
+        while b"\n" not in self._rest:
+            self._socket.settimeout(max(end - time.monotonic(), 0.001))
+            piece = self._socket.recv(65536)
+            if not piece:
+                raise ConnectionResetError(f"{self.path}: the daemon hung up")
+            self._rest += piece
+            if len(self._rest) > self._most:
+                break
+        line, _, self._rest = self._rest.partition(b"\n")
+        if time.monotonic() > end:  # somebody who never ceases to talk
+            raise TimeoutError
+        with suppress(ValueError, RecursionError):
+            if isinstance(said := json.loads(line), dict):
+                return said
+        raise NotDone(f"{self.path}: what answers there is no zotd")

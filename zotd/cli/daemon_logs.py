@@ -7,7 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
+from zotd.base.files import open_regular
 from zotd.base.limits import Limits
 from zotd.cli.console import complain, escaped, put
 
@@ -20,7 +22,7 @@ def show(path: Path, lines: int, *, follow: bool, limits: Limits) -> int:
     Returns the exit code: 1 where there is no log.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             for line in _last(file.fileno(), lines):
                 put(_shown(line))
             if not follow:
@@ -34,6 +36,11 @@ def show(path: Path, lines: int, *, follow: bool, limits: Limits) -> int:
         return 1
     _follow(path, reached, known, limits)
     return 0
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The log, which is a file: a pipe in its place would be waited for."""
+    return os.fdopen(open_regular(path), "rb")
 
 
 def _last(fd: int, lines: int) -> list[bytes]:
@@ -53,7 +60,7 @@ def _follow(path: Path, reached: int, known: tuple[int, int] | None, limits: Lim
     import sys
 
     partial = b""
-    handle = path.open("rb")
+    handle = _opened(path)
     handle.seek(reached)
     while True:
         for piece in _pieces(handle.fileno()):
@@ -69,7 +76,7 @@ def _follow(path: Path, reached: int, known: tuple[int, int] | None, limits: Lim
                 put(_shown(line))
             partial = b""
             handle.close()
-            handle, known = path.open("rb"), now
+            handle, known = _opened(path), now
             continue
         time.sleep(limits.log_looks_s)
 
