@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from zotd.base.files import is_file
 from zotd.base.paths import daemon_log, daemon_socket, run_directory
 from zotd.cli.checks import Check, Finding, Site, error, ok, warn
 
-_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 _RESTART = "zotd daemon restart"
 
 
@@ -28,11 +26,12 @@ class NoAnswer(Exception):
 
 def run_files(site: Site) -> Iterator[Finding]:
     from zotd.cli.rendezvous import NoDaemon, check_place
+    from zotd.daemon.place import SOCKET_PATH_BYTES
 
     place = run_directory(site.environ, site.home)
-    if (long := len(os.fsencode(daemon_socket(site.environ, site.home)))) > _SOCKET_BYTES:
+    if (long := len(os.fsencode(daemon_socket(site.environ, site.home)))) > SOCKET_PATH_BYTES:
         mend = "set XDG_RUNTIME_DIR, or a shorter ZOT_HOME"
-        yield error(f"its path has {long} bytes; a socket's has {_SOCKET_BYTES} at most", mend)
+        yield error(f"its path has {long} bytes; a socket's has {SOCKET_PATH_BYTES} at most", mend)
     if not os.path.lexists(place):
         yield ok("it is not there; the first daemon makes it")
         return

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from zotd.base.files import close_folder, make_private, stage
 
-_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 """What fits into the kernel's address of a Unix socket; no setting of ours could change it."""
 
 DRAINING = "zotd.draining."
@@ -139,8 +139,8 @@ def remove_pid(path: Path) -> None:
 
 
 def _check(path: Path) -> None:
-    if (size := len(os.fsencode(path))) > _SOCKET_PATH_BYTES:
-        raise OSError(f"{path}: {size} bytes are too long for a socket's path; at most {_SOCKET_PATH_BYTES}")
+    if (size := len(os.fsencode(path))) > SOCKET_PATH_BYTES:
+        raise OSError(f"{path}: {size} bytes are too long for a socket's path; at most {SOCKET_PATH_BYTES}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no directory {path.parent}; make it first")
     with suppress(FileNotFoundError):
