@@ -51,6 +51,9 @@ def test_a_fresh_home_has_no_errors_and_is_left_as_it_was(machine: Machine) -> N
     missing, code = doctor(machine, env={"ZOT_HOME": str(machine.root / "none")})
     assert "it is made when something is saved" in findings(missing, "home")[0][1]
     assert code == 0
+    put(machine.home / "logs" / "zotd.log", "x", 0o644)
+    text = machine.run("doctor", env={"PATH": path, "ZOTD_PROVIDER": "scripted"}).stdout
+    assert text.endswith("\n0 errors, 1 warning\n")
 
 
 def break_badly(m: Machine) -> None:

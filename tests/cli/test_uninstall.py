@@ -11,6 +11,7 @@ import pytest
 
 from tests.clients import LONG, Machine, gone
 from tests.daemons import Shared
+from zotd.providers.weights import KNOWN
 
 
 def put(path: Path, text: str = "x") -> Path:
@@ -100,8 +101,22 @@ def test_purge_takes_what_zotd_alone_has_made_and_lists_it_with_its_size_first(m
     assert tree(machine.home) == set(YOURS)
     listed, _, removed = done.stdout.partition("In all 6 bytes of")
     for name in (*ZOTDS[:-1], "sessions/0123456789abcdef/a.undo"):
-        assert f"  {machine.home / name}, 1 bytes\n" in listed
+        assert f"  {machine.home / name}, 1 byte\n" in listed
         assert f"removed {machine.home / name}\n" in removed
+
+
+def test_folders_that_only_zotd_has_filled_go_with_what_is_in_them(machine: Machine) -> None:
+    put(machine.home / "logs" / "zotd.log", "x" * 3 * (1 << 20))
+    put(KNOWN[0].path(machine.home))
+    for name in ("zotd.lock", "zotd.pid", "start.lock"):  # of one that was killed
+        put(machine.home / "run" / name)
+    (machine.home / "run").chmod(0o700)
+    done = machine.run("uninstall", "--purge", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"  {machine.home / 'logs' / 'zotd.log'}, 3 MiB\n" in done.stdout
+    assert f"  {machine.home / 'logs'}, which is empty then\n" in done.stdout
+    assert f"In all 3 MiB of {machine.home}; whatever is not listed stays.\n" in done.stdout
+    assert list(machine.home.iterdir()) == []
 
 
 def test_links_are_not_followed_out_of_the_home(machine: Machine) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from zotd.base import settings
 from zotd.base.files import BadFile, is_there, read_bytes
 from zotd.cli.checks import Check, Finding, Site, error, ok, warn
+from zotd.cli.console import size
 
 AUTH = "auth.json"
 MODELS = "models.json"
@@ -221,16 +222,6 @@ def _unfinished(root: Path) -> list[Path]:
         for folder in root.iterdir():
             found += folder.glob(".*.part")
     return found
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    value = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
 
 
 def _quoted(path: Path) -> str:

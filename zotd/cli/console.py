@@ -44,6 +44,23 @@ def put_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         put("  ".join([*padded, _within(row[-1], room)]).rstrip() + "\n")
 
 
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("KiB", "MiB"):
+        if count < 1024:
+            return several(count, "byte")
+        value /= 1024
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+    return f"{value / 1024:.1f} GiB"
+
+
+def several(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def local_time(time: str) -> str:
     """An RFC 3339 time to the minute where the user is; what is none comes back as it is."""
     from datetime import datetime

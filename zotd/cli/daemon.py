@@ -162,7 +162,8 @@ def _logs(errand: _Errand) -> int:
 def _parsers() -> tuple[Parser, dict[str, Parser]]:
     """The parser of all, and those of its commands by name."""
     parser = _parser("zotd daemon", _ABOUT)
-    several = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    parser.add_argument("-h", "--help", action="store_true", help="show this; after a command, its flags")
+    several = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     commands: dict[str, Parser] = {}
 
     def command(name: str, what: str, run: Callable[[_Errand], int]) -> Parser:

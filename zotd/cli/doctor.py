@@ -12,7 +12,7 @@ from zotd import __version__
 from zotd.base.limits import Limits
 from zotd.base.paths import user_home, zot_home
 from zotd.cli.checks import Check, Level, Result, Site, run
-from zotd.cli.console import complain, escaped, put, put_json, unbroken
+from zotd.cli.console import complain, escaped, put, put_json, several, unbroken
 from zotd.cli.flags import Parser, UsageError
 
 _ABOUT = """\
@@ -118,7 +118,7 @@ def _summary(results: list[Result]) -> str:
     }
     if not any(counted.values()):
         return "all is well"
-    return f"{counted['error']} errors, {counted['warn']} warnings"
+    return f"{several(counted['error'], 'error')}, {several(counted['warn'], 'warning')}"
 
 
 def _tell_bundle(path: Path, names: list[str], results: list[Result], as_json: bool) -> int:

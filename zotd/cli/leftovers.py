@@ -12,17 +12,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-RUN_FILES = ("zotd.sock", "start.lock")
+RUN_FILES = ("zotd.sock", "start.lock", "zotd.lock", "zotd.pid")
 UNDO = ".undo"
+FOLDERS = ("logs", "models")
+"""Those that zotd makes for its own files; others may put theirs there."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Leftover(NamedTuple):
-    """A file, or a directory with all that is in it. root: the directory from which no link is followed."""
+    """A file, or a directory with all that is in it. root: the directory from which no link is followed.
+
+    emptied: it is a directory, which goes when those named before it were all that is in it.
+    """
 
     root: Path
     names: tuple[str, ...]
     size: int
+    emptied: bool = False
 
     @property
     def path(self) -> Path:
@@ -44,7 +50,7 @@ def made_by_zotd(home: Path) -> list[Leftover]:
         names += [
             ("sessions", folder, name) for name in _inside(home, "sessions", folder) if name.endswith(UNDO)
         ]
-    return list(_there(home, names))
+    return [*_there(home, names), *_emptied(home, names)]
 
 
 def run_files(place: Path) -> list[Leftover]:
@@ -78,6 +84,15 @@ def _there(root: Path, names: Iterable[tuple[str, ...]]) -> Iterator[Leftover]:
     for each in names:
         with suppress(OSError), _opened(root, each[:-1]) as folder:
             yield Leftover(root, each, _size(folder, each[-1]))
+
+
+def _emptied(root: Path, names: Iterable[tuple[str, ...]]) -> Iterator[Leftover]:
+    """The folders in which nothing is but files of those names."""
+    ours = set(names)
+    for folder in FOLDERS:
+        with suppress(OSError), _opened(root, (folder,)):
+            if all((folder, name) in ours for name in _inside(root, folder)):
+                yield Leftover(root, (folder,), 0, emptied=True)
 
 
 def _inside(root: Path, *folders: str) -> list[str]:

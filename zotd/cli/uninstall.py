@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from zotd.base.limits import Limits
 from zotd.base.paths import run_directory, user_home, zot_home
-from zotd.cli.console import complain, escaped, put, unbroken
+from zotd.cli.console import complain, escaped, put, size, unbroken
 from zotd.cli.flags import Parser, UsageError
 from zotd.cli.leftovers import Leftover, made_by_zotd, remove, run_files, size_of_all
 
@@ -71,9 +72,10 @@ def _uninstall(home: Path, *, purge: bool, sure: bool) -> int:
     put("This stops the daemon, and removes:\n")
     put(f"  its service, if there is one\n  {escaped(str(place), '')}, if it is there\n")
     for one in left:
-        put(f"  {escaped(str(one.path), '')}, {one.size} bytes\n")
+        what = "which is empty then" if one.emptied else size(one.size)
+        put(f"  {escaped(str(one.path), '')}, {what}\n")
     if purge:
-        put(f"In all {size_of_all(left)} bytes of {escaped(str(home), '')}; whatever is not listed stays.\n")
+        put(f"In all {size(size_of_all(left))} of {escaped(str(home), '')}; whatever is not listed stays.\n")
     if not sure and not _agreed(purge):
         put("Nothing was removed.\n")
         return 1
@@ -133,6 +135,8 @@ def _removed(leftovers: list[Leftover]) -> Iterator[str]:
         except FileNotFoundError:
             continue
         except OSError as error:
+            if one.emptied and error.errno == errno.ENOTEMPTY:  # somebody has come to need it
+                continue
             yield f"{one.path} stays: {error.strerror or error}"
 
 
