@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from tests.clients import LONG, gone
 from tests.daemons import Shared
 from zotd.base.limits import Limits
-from zotd.cli.daemon_call import Line, Silent
+from zotd.cli.daemon_call import Line, NotDone, Silent
 from zotd.cli.rendezvous import NoDaemon, greet
 from zotd.cli.stopping import stop
 
@@ -215,6 +217,57 @@ def test_logs_are_shown_from_their_end_and_followed_into_the_next_file(shared: S
         assert following.stdout.readline() == "cut\n"
         following.send_signal(signal.SIGINT)
         assert following.wait(LONG) == 130
+
+
+@pytest.mark.parametrize("kind", ["pipe", "hard link", "folder that is a link"])
+def test_what_is_no_log_is_neither_written_to_nor_waited_for(shared: Shared, kind: str) -> None:
+    log = shared.machine.home / "logs" / "zotd.log"
+    theirs = shared.machine.root / "theirs"
+    if kind == "folder that is a link":
+        theirs.mkdir()
+        log.parent.symlink_to(theirs)
+    else:
+        log.parent.mkdir()
+        theirs.write_text("theirs\n")
+        os.mkfifo(log) if kind == "pipe" else log.hardlink_to(theirs)
+    refused = shared.daemon("start")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("zotd: the daemon has nowhere to write: ")
+    assert str(log.parent) in refused.stderr
+    assert list(theirs.iterdir()) == [] if theirs.is_dir() else theirs.read_text() == "theirs\n"
+    if kind == "pipe":
+        assert "expected a regular file" in shared.daemon("logs").stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"x" * 70_000, "did not answer within"),
+        (b'{"jsonrpc":"2.0","method":"text_delta","params":{}}\n', "did not answer within"),
+        (b'{"jsonrpc":"2.0","id":0,"result":[]}\n[]\n', "what answers there is no zotd"),
+        (b'{"error":"no"}\n', "no"),
+    ],
+)
+def test_whoever_talks_without_end_or_sense_holds_nobody_up(shared: Shared, said: bytes, why: str) -> None:
+    def talk() -> None:
+        met, _ = listener.accept()
+        with met, suppress(OSError):
+            while True:
+                met.sendall(said)
+
+    shared.place.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(shared.socket))
+        listener.listen(1)
+        talking = threading.Thread(target=talk)
+        talking.start()
+        with (
+            pytest.raises((NotDone, Silent), match=why),
+            Line(shared.machine.env, str(shared.machine.home), SHORT) as line,
+        ):
+            line.ask("daemon/status")
+        talking.join(LONG)
+    shared.socket.unlink()
 
 
 def test_wrong_words_and_the_help_tell_what_there_is(shared: Shared) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zotd.base.files import MAKE_ROOM, make_private
-from zotd.base.log_file import open_log
 from zotd.base.limits import Limits
+from zotd.base.log_file import open_log
 from zotd.base.paths import daemon_log
 from zotd.base.places import run_directory
 from zotd.cli.rendezvous import Absent, Gone, Met, NoDaemon, check_place, greet
