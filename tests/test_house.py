@@ -215,5 +215,16 @@ def test_paths_named_in_the_map_exist() -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
+@pytest.mark.parametrize("room", ["daemon", "cli"])
+def test_modules_named_in_the_guide_to_a_room_are_in_it(room: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, there, rest = text.partition(f"| in `zotd/{room}/` | files |\n")
+    assert there
+    guide, _, _ = rest.partition("\n\n")
+    named = set(re.findall(r"`([\w*]+)`", guide))
+    assert len(named) > 15
+    assert {name for name in named if not any((ROOT / "zotd" / room).glob(f"{name}.py"))} == set()
+
+
 def test_the_page_of_limits_is_fresh() -> None:
     subprocess.run([sys.executable, ROOT / "docs" / "limits.py", "--check"], check=True)
