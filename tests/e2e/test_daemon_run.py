@@ -62,8 +62,8 @@ def test_it_listens_for_its_owner_only_and_leaves_nothing_behind(machine: Machin
     process, path = daemon(machine)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.with_suffix(".pid").read_text() == f"{process.popen.pid}\n"
     assert machine.connect(path).greet().call("daemon/status")["listening"] == [f"unix:{path}"]
+    assert path.with_suffix(".pid").read_text() == f"{process.popen.pid}\n"
     process.signal(signal.SIGHUP)  # the terminal it was started from is closed
     assert machine.connect(path).ask("ping")["success"]
     process.signal(signal.SIGTERM)
@@ -133,6 +133,7 @@ def test_a_link_where_the_pid_goes_is_replaced(machine: Machine) -> None:
     path.parent.mkdir(mode=0o700)
     path.with_suffix(".pid").symlink_to(precious)
     process, path = daemon(machine)
+    assert machine.connect(path).ask("ping")["success"]  # it has all its files by then
     assert path.with_suffix(".pid").read_text() == f"{process.popen.pid}\n"
     assert precious.read_text() == "as it was"
 
