@@ -39,7 +39,7 @@ class Client(Protocol):
 class Audience:
     """The clients of one session. Every event is shown to all of them, and kept for those who come back.
 
-    clients: each with the number of the first event that it was shown.
+    clients: each with the number of the first event that it was shown. next_seq: that of the next event.
     unseen: nobody was ever attached.
     """
 
@@ -51,13 +51,13 @@ class Audience:
         self.unseen = True
         self._epoch = epoch
         self._picture = picture
-        self._next_seq = 1
+        self.next_seq = 1
         self._ring = Ring(limits, budget)
         self._changed = asyncio.Event()
 
     def show(self, event: Published) -> None:
         """Hand the next event to every client, and keep it for replay."""
-        self._next_seq = event.seq + 1
+        self.next_seq = event.seq + 1
         self._ring.add(event)
         for client in self.clients:
             client.deliver(event)
@@ -68,7 +68,7 @@ class Audience:
         one `resync`.
         """
         self.unseen = False
-        shown = self.clients.get(client, self._next_seq)
+        shown = self.clients.get(client, self.next_seq)
         if since is not None:
             missed = self._missed(since, shown) if epoch in ("", self._epoch) else None
             for event in [self._resync()] if missed is None else missed:
@@ -105,7 +105,7 @@ class Audience:
         """What stands in for events that a client was not sent; None if it is not attached."""
         if client not in self.clients:
             return None
-        self.clients[client] = self._next_seq
+        self.clients[client] = self.next_seq
         return self._resync()
 
     @property
@@ -119,7 +119,7 @@ class Audience:
 
     def _missed(self, since: int, shown: int) -> list[Published] | None:
         """The events between two numbers, both left out; None when they never were or are not kept."""
-        if not 0 <= since < self._next_seq:
+        if not 0 <= since < self.next_seq:
             return None
         missed = self._ring.after(since) if since + 1 < shown else []
         return None if missed is None else missed[: shown - since - 1]
@@ -128,6 +128,6 @@ class Audience:
         """The picture after all events so far, under the number of the last one."""
         picture = self._picture()
         wire = to_builtins(Resync(session=picture))
-        name, seq = wire.pop("type"), self._next_seq - 1
+        name, seq = wire.pop("type"), self.next_seq - 1
         body = encode({**wire, "session_id": picture.session_id, "seq": seq, "time": now()})
         return Published(name, seq, body)

@@ -91,7 +91,6 @@ class Session:
         beginning.restore(self.transcript)
         self.host: ExtensionHost | None = None
         self.loading: asyncio.Task[Any] | None = None
-        self.next_seq = 1
         self.audience = Audience(self.epoch, self.info, limits, budget or Budget(limits.replay_bytes_of_all))
         self.toolbox = Toolbox(tools)
         self._loop = Loop(self.transcript, self.toolbox, self, max_steps, limits)
@@ -127,7 +126,6 @@ class Session:
             wire.setdefault("turn_id", active.id)
         whose: str | None = wire.get("turn_id")
         published = Published(name, self.next_seq, encode_to_keep(wire), whose or "", self.id)
-        self.next_seq += 1
         self.view.fold(event, time, whose)
         self._diary.follow(event)
         self.audience.show(published)
@@ -135,6 +133,11 @@ class Session:
             self.host.interception.observe(event)
         for another in self.notes.follow(event):
             self.publish(another)
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next event will have."""
+        return self.audience.next_seq
 
     def info(self) -> SessionInfo:
         """The session as its events tell it."""
