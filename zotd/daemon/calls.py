@@ -1,4 +1,4 @@
-"""Owns what JSON-RPC methods share: who calls, what a refusal is, and finding the session that is meant."""
+"""Owns what JSON-RPC methods share: who calls, what they return, and finding the session that is meant."""
 
 from __future__ import annotations
 

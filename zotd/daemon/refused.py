@@ -44,7 +44,7 @@ def exhausted() -> Refused:
     return Refused("zotd has no file descriptors left for this", kind="overloaded", hint=MORE_DESCRIPTORS)
 
 
-def drained() -> Refused:
+def draining() -> Refused:
     """The answer of a daemon that finishes what it has."""
     hint = "connect again: the next daemon has your saved sessions"
     return Refused("this daemon ends and takes nothing new", kind="draining", hint=hint)

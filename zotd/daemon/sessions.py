@@ -20,7 +20,7 @@ from zotd.daemon.briefing import Briefing, extensions_of, skills_of
 from zotd.daemon.configured import configured
 from zotd.daemon.gate import Gate
 from zotd.daemon.opened import Opened, selected
-from zotd.daemon.refused import Refused, drained
+from zotd.daemon.refused import Refused, draining
 from zotd.daemon.reopening import Reopening, is_in
 from zotd.daemon.session import Session
 from zotd.daemon.spec import SessionSpec
@@ -103,7 +103,7 @@ class Sessions:
         if self._over:
             raise Refused("zotd is ending", kind="session_not_found", hint="start it again")
         if self._draining:
-            raise drained()
+            raise draining()
         if beginning.session_id in self._open:
             raise OpenAlready(f"session {beginning.session_id} is open already, from another file")
         if beginning.saved is not None:

@@ -13,7 +13,7 @@ from zotd.agent.loop import Loop, Outcome
 from zotd.base.limits import Limits
 from zotd.base.soon import Seldom
 from zotd.base.tasks import Watched
-from zotd.daemon.refused import Refused, drained
+from zotd.daemon.refused import Refused, draining
 from zotd.daemon.turns import Accepted, State, Turn, check_room
 from zotd.protocol.content import Block
 from zotd.protocol.events import Done, Event, QueueChanged
@@ -72,7 +72,7 @@ class TurnQueue:
             hint = "session/attach opens one that is saved"
             raise Refused("the session was closed meanwhile", kind="session_not_found", hint=hint)
         if self.draining:
-            raise drained()
+            raise draining()
         loop = asyncio.get_running_loop()
         turn = Turn(uuid.uuid4().hex, content, client, started, loop.create_future(), loop.create_future())
         self._known[turn.id] = turn.finished
