@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 import subprocess
 import sys
@@ -93,12 +94,14 @@ def test_a_second_time_changes_nothing_and_uninstall_takes_all_back(machine: Mac
     assert machine.run("service", "uninstall").returncode == 0
 
 
-@pytest.mark.parametrize("kind", ["file", "link"])
+@pytest.mark.parametrize("kind", ["file", "link", "pipe"])
 def test_a_unit_of_somebody_else_is_left_alone_unless_forced(machine: Machine, kind: str) -> None:
     theirs = folder(machine) / "zotd.service"
     theirs.parent.mkdir(parents=True)
     if kind == "file":
         theirs.write_text("[Service]\nExecStart=/bin/true\n")
+    elif kind == "pipe":
+        os.mkfifo(theirs)
     else:
         theirs.symlink_to("/dev/null")  # as `systemctl mask` does it
     for what in ("install", "uninstall"):
@@ -163,6 +166,21 @@ def test_a_path_that_is_no_text_is_refused_and_a_relative_one_is_told_whole(mach
     # systemd passes over a relative XDG_CONFIG_HOME, so that a file there would never be found.
     assert f"Environment=ZOT_HOME={machine.cwd}/here\n" in (folder(machine) / "zotd.service").read_text()
     assert list(machine.cwd.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_named_with_what_to_do(machine: Machine) -> None:
+    above = folder(machine).parent
+    above.parent.mkdir()
+    above.write_text("")
+    refused = machine.run("service", "install")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        f"zotd: service install: {folder(machine)}: Not a directory; see what is"
+    )
+    above.unlink()
+    (folder(machine) / "zotd.service").mkdir(parents=True)
+    refused = machine.run("service", "install", "--force")
+    assert f"{folder(machine) / 'zotd.service'}: Is a directory; " in refused.stderr
 
 
 def test_wrong_words_are_usage_errors(machine: Machine) -> None:

@@ -41,6 +41,8 @@ YOURS = (
     "skills/a/SKILL.md",
     "themes/a.json",
     "logs/ext-a.log",
+    "logs/zotd.log.notes",
+    "sessions/0123456789abcdef/notes.undo",
     "models/mine.gguf",
 )
 ZOTDS = (

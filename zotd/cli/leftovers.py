@@ -6,6 +6,7 @@ No symbolic link is followed on the way: what one leads to is somebody's who did
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,8 @@ from typing import NamedTuple
 
 RUN_FILES = ("zotd.sock", "start.lock", "zotd.lock", "zotd.pid")
 UNDO = ".undo"
+_LOG = re.compile(r"zotd\.log(\.\d+)?")
+"""Names of logs that zotd makes: what a person has put beside them is not to go."""
 FOLDERS = ("logs", "models")
 """Those that zotd makes for its own files; others may put theirs there."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,12 +47,14 @@ def made_by_zotd(home: Path) -> list[Leftover]:
     names: list[tuple[str, ...]] = [
         (name,) for name in (PERMISSIONS, f"{PERMISSIONS}.lock", TRUSTED, f"{TRUSTED}.lock")
     ]
-    names += [("logs", name) for name in _inside(home, "logs") if name.startswith("zotd.log")]
+    names += [("logs", name) for name in _inside(home, "logs") if _LOG.fullmatch(name)]
     names += [weights.path(home).relative_to(home).parts for weights in KNOWN]
     for folder in _inside(home, "sessions"):
-        names += [
-            ("sessions", folder, name) for name in _inside(home, "sessions", folder) if name.endswith(UNDO)
+        there = _inside(home, "sessions", folder)
+        kept = [
+            name for name in there if name.endswith(UNDO) and (home / "sessions" / folder / name).is_dir()
         ]
+        names += [("sessions", folder, name) for name in kept]
     return [*_there(home, names), *_emptied(home, names)]
 
 

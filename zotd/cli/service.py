@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from zotd.base.files import is_there
+from zotd.base.files import BadFile, is_there, read_whole
 from zotd.base.limits import Limits
 from zotd.base.paths import absolute, daemon_log, user_home, zot_home
 from zotd.cli import units
@@ -22,6 +22,8 @@ crashes or hangs; uninstall takes that back. Both can be repeated. What they do 
 """
 _HOMES = ("ZOT_HOME", "XDG_STATE_HOME")
 """What decides where the daemon's files are: it must be told, for it does not get a shell's environment."""
+_MEND = "see what is there, who owns it, and whether its disk is full or read-only"
+_UNIT_BYTES = 65_536  # more than any of ours has
 
 
 class NotOurs(Exception):
@@ -50,9 +52,13 @@ def main(argv: list[str]) -> int:
         if known.what == "install":
             return _install(manager, force=known.force, start=not known.no_start)
         return _uninstall(manager, force=known.force)
-    except (NotOurs, OSError) as wrong:
+    except NotOurs as wrong:
         complain(f"service {known.what}: {wrong}")
-        return 1
+    except OSError as wrong:
+        where = wrong.filename2 or wrong.filename
+        fault = f"{where}: {wrong.strerror}; {_MEND}" if where else str(wrong)
+        complain(f"service {known.what}: {fault}")
+    return 1
 
 
 def _parser() -> Parser:
@@ -225,8 +231,8 @@ def _check(paths: list[Path], *, force: bool) -> None:
         if force or not os.path.lexists(path):
             continue
         try:
-            ours = not path.is_symlink() and units.MARK in path.read_text("utf-8", "replace")
-        except OSError:
+            ours = not path.is_symlink() and units.MARK in (read_whole(path, _UNIT_BYTES) or "")
+        except BadFile:
             ours = False
         if not ours:
             raise NotOurs(f"{path} was not written by zotd: move it away, or give --force")
@@ -239,8 +245,8 @@ def _write(files: Mapping[Path, str], *, force: bool) -> list[Path]:
     _check([*files], force=force)
     changed = []
     for path, text in files.items():
-        with suppress(OSError):
-            if not path.is_symlink() and path.read_text("utf-8", "replace") == text:
+        with suppress(BadFile):
+            if not path.is_symlink() and read_whole(path, _UNIT_BYTES) == text:
                 continue
         path.parent.mkdir(parents=True, exist_ok=True)
         stage(path, text.encode(), 0o644).commit()
