@@ -133,39 +133,9 @@ def parse(argv: list[str]) -> Flags:
 
 
 def _settled(known: argparse.Namespace) -> Flags:
-    words: list[str] = known.words
-    mode = known.mode or ("json" if known.json else "print" if known.print else "rpc" if known.rpc else "")
-    if known.list_models:
-        mode = "models"
-    elif not mode and words[:1] == ["rpc"]:
-        mode, words = "rpc", words[1:]
-    elif mode == "rpc" and words[:1] == ["rpc"]:
-        words = words[1:]
-    if mode == "rpc" and words:
-        raise UsageError(f"rpc takes no prompt, got {words[0]!r}: prompts come over the connection")
-    if not mode and words[:1] == ["ext"]:
-        raise UsageError(
-            "zotd ext is not there yet: put an extension's folder into $ZOT_HOME/extensions to install it, "
-            "or give it with --ext DIR for one run; its log is $ZOT_HOME/logs/ext-NAME.log"
-        )
-    if not mode and words[:1] and words[0] in COMMANDS:
-        raise UsageError(f"{words[0]} comes first: zotd {words[0]} --help")
-    if not mode:
-        raise UsageError(_aimless(words[0] if words else ""))
+    mode, words = _mode_of(known)
     _check_session(known)
-    if known.listen and mode != "rpc":
-        raise UsageError("--listen goes with rpc")
-    for address in known.listen:
-        if address == "unix:":
-            raise UsageError("--listen unix: names no path")
-        if not address.startswith(("unix:", "ws://")):
-            raise UsageError(f"--listen {address}: expected unix:PATH or ws://127.0.0.1:PORT")
-    if known.connect is not None and not known.connect.strip():
-        raise UsageError("--connect: expected auto or the path of a socket, got nothing")
-    if known.connect and known.listen:
-        raise UsageError("--connect and --listen: one joins a daemon, the other is one; give one of them")
-    if known.idle_timeout and mode != "rpc":
-        raise UsageError("--idle-timeout goes with rpc --listen and zotd daemon run")
+    _check_sockets(known, mode)
     if known.no_yolo and known.approval not in (None, "ask"):
         raise UsageError(f"--no-yolo asks, --approval {known.approval} does not: give one of them")
     return Flags(
@@ -198,6 +168,45 @@ def _settled(known: argparse.Namespace) -> Flags:
         temperature=known.temperature,
         insecure=known.insecure,
     )
+
+
+def _mode_of(known: argparse.Namespace) -> tuple[str, list[str]]:
+    """The mode, and the words of the prompt."""
+    words: list[str] = known.words
+    mode = known.mode or ("json" if known.json else "print" if known.print else "rpc" if known.rpc else "")
+    if known.list_models:
+        return "models", words
+    if mode in ("", "rpc") and words[:1] == ["rpc"]:
+        mode, words = "rpc", words[1:]
+    if mode == "rpc" and words:
+        raise UsageError(f"rpc takes no prompt, got {words[0]!r}: prompts come over the connection")
+    if mode:
+        return mode, words
+    if words[:1] == ["ext"]:
+        raise UsageError(
+            "zotd ext is not there yet: put an extension's folder into $ZOT_HOME/extensions to install it, "
+            "or give it with --ext DIR for one run; its log is $ZOT_HOME/logs/ext-NAME.log"
+        )
+    if words and words[0] in COMMANDS:
+        raise UsageError(f"{words[0]} comes first: zotd {words[0]} --help")
+    raise UsageError(_aimless(words[0] if words else ""))
+
+
+def _check_sockets(known: argparse.Namespace, mode: str) -> None:
+    """Where to listen or to connect, and for how long."""
+    if known.listen and mode != "rpc":
+        raise UsageError("--listen goes with rpc")
+    for address in known.listen:
+        if address == "unix:":
+            raise UsageError("--listen unix: names no path")
+        if not address.startswith(("unix:", "ws://")):
+            raise UsageError(f"--listen {address}: expected unix:PATH or ws://127.0.0.1:PORT")
+    if known.connect is not None and not known.connect.strip():
+        raise UsageError("--connect: expected auto or the path of a socket, got nothing")
+    if known.connect and known.listen:
+        raise UsageError("--connect and --listen: one joins a daemon, the other is one; give one of them")
+    if known.idle_timeout and mode != "rpc":
+        raise UsageError("--idle-timeout goes with rpc --listen and zotd daemon run")
 
 
 def _check_session(known: argparse.Namespace) -> None:
