@@ -61,6 +61,10 @@ def test_a_provider_that_is_named_takes_no_address_and_model_of_another(machine:
     [
         ('{"provider": "scripted",', "expected JSON: "),
         ('{"provider": "scripted", "max_steps": "7"}', "$.max_steps: expected a whole number"),
+        (
+            '{"base_url": "ftp://me:planted@host/v1"}',
+            "$.base_url: expected an address that begins with http://",
+        ),
         ('{"provider": "skripted"}', "$.provider: expected one of scripted, "),
         ('{"provider": "scripted", "tools": ["read", "grep"]}', "$.tools[1]: expected one of read, write, "),
     ],
@@ -73,6 +77,7 @@ def test_a_users_file_that_does_not_fit_ends_a_run_with_2_and_only_a_note_in_a_d
     done = machine.run("-p", "hi", "--provider", "scripted")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"zotd: {path}: {why}")
+    assert "planted" not in done.stderr
     client = machine.rpc("--provider", "scripted").greet()
     client.session(cwd=str(machine.cwd))
     [note] = notes(client)
@@ -164,3 +169,20 @@ def test_a_daemon_ends_when_it_was_idle_for_as_long_as_the_user_configured(machi
     daemon = machine.start("daemon", "run")
     assert daemon.exit_code() == 0
     assert not (machine.home / "run" / "zotd.sock").exists()
+
+
+def test_a_folder_full_of_odd_keys_says_a_few_words_and_none_that_looks_like_ours(machine: Machine) -> None:
+    odd = {f"key {number}": 1 for number in range(5_000)}
+    user_says(machine, provider="scripted")
+    path = project_says(machine, **{"\n[zotd] all is well": 1, "k" * 9_000: 1, "_comment": 1}, **odd)
+    done = machine.run("-p", "hi")
+    assert (done.returncode, done.stdout) == (0, "You said: hi\n")
+    said = done.stderr.splitlines()
+    assert said[0].startswith(f"[zotd] warn: {path}: $.'\\n[zotd] all is well': is unknown")
+    assert said[-1].endswith(" more keys are not used")
+    assert len(said) < 20
+    assert all(len(line) < 500 for line in said)
+    long = machine.run("-p", "hi", env={"ZOTD_TOOLS": "x" * 50_000 + ",y" * 9_000})
+    assert long.returncode == 2
+    assert long.stderr.startswith("zotd: ZOTD_TOOLS[0]: expected one of read, ")
+    assert len(long.stderr) < 500

@@ -7,7 +7,7 @@ file is there, nothing is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,6 +112,8 @@ class Layer(NamedTuple):
 
 
 NOTHING = Layer({}, [])
+_TOLD = 12  # keys of one file that are not used, before they are only counted
+_KEY_CHARS = 64
 
 
 def user_file(home: Path) -> Path:
@@ -169,16 +171,37 @@ def _of_file(path: Path, *, project: bool) -> Layer:
     if not isinstance(content, dict):
         return Layer({}, [Fault(f"{path}: $: expected an object")])
     layer = Layer({}, [], path)
+    odd: list[str] = []
     for key, value in content.items():
         setting = _BY_KEY.get(key)
-        if (fault := _refused(key, setting, project=project)) is not None:
-            layer.faults.append(Fault(f"{path}: $.{key}: {fault}", wrong=False))
-        elif setting is not None and value is not None:
+        if setting is None or (project and setting.not_of_projects):
+            odd.append(key)
+        elif value is not None:
             try:
                 layer.values[key] = _converted(setting, value)
             except ValueError as wrong:
                 layer.faults.append(Fault(f"{path}: {wrong}"))
+    layer.faults.extend(_not_used(path, odd, project=project))
     return layer
+
+
+def _not_used(path: Path, keys: list[str], *, project: bool) -> Iterator[Fault]:
+    """What is said of keys that do not count: not of thousands, for anybody may have written the file."""
+    told = 0
+    for at, key in enumerate(keys):
+        if (fault := _refused(key, _BY_KEY.get(key), project=project)) is None:
+            continue
+        if told == _TOLD:
+            yield Fault(f"{path}: {len(keys) - at} more keys are not used", wrong=False)
+            return
+        told += 1
+        yield Fault(f"{path}: $.{_shown(key)}: {fault}", wrong=False)
+
+
+def _shown(key: str) -> str:
+    """A key of a file that anybody may have written: on one line, and not the whole of a long one."""
+    key = key if len(key) <= _KEY_CHARS else f"{key[:_KEY_CHARS]}…"
+    return key if key.isprintable() else repr(key)
 
 
 def _refused(key: str, setting: Setting | None, *, project: bool) -> str | None:

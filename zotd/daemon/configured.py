@@ -10,13 +10,14 @@ from zotd.base.files import is_there
 from zotd.base.reasoning import SAME
 from zotd.daemon.spec import SessionSpec
 from zotd.daemon.trusting import looked_up
-from zotd.providers.catalog import PROVIDERS, WITH_URL
+from zotd.providers.catalog import PROVIDERS, WITH_URL, is_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PLAIN = ("reasoning", "tools", "skills", "system_prompt", "append_system_prompt", "max_steps", "approval")
 """Keys that are a field of the spec, each by itself."""
+_QUOTED_CHARS = 100
 
 
 def configured(spec: SessionSpec) -> tuple[SessionSpec, list[str]]:
@@ -35,22 +36,41 @@ def configured(spec: SessionSpec) -> tuple[SessionSpec, list[str]]:
 
 
 def unknown_names(layer: settings.Layer) -> list[str]:
-    """Take providers and tools that do not exist out of what a place says; returns a sentence for each."""
+    """Take out what a place says that cannot be: providers and tools there are not, an address that is none.
+
+    Returns a sentence for each.
+    """
     said = []
     provider = layer.values.get("provider", "")
     if provider and provider not in PROVIDERS:
         del layer.values["provider"]
-        said.append(f"{layer.named('provider')}: expected one of {', '.join(PROVIDERS)}, got {provider!r}")
+        said.append(
+            f"{layer.named('provider')}: expected one of {', '.join(PROVIDERS)}, got {_cut(provider)!r}"
+        )
+    if (url := layer.values.get("base_url", "")) and not is_address(url):
+        from zotd.base.redact import bare_url
+
+        del layer.values["base_url"]
+        where = layer.named("base_url")
+        said.append(
+            f"{where}: expected an address that begins with http:// or https://, got {_cut(bare_url(url))!r}"
+        )
     if tools := layer.values.get("tools"):
         known = _tool_names()
         for at, name in enumerate(tools):
             if name not in known:
                 said.append(
-                    f"{layer.named('tools')}[{at}]: expected one of {', '.join(known)}, got {name!r}; "
+                    f"{layer.named('tools')}[{at}]: expected one of {', '.join(known)}, got {_cut(name)!r}; "
                     "the whole list is not used"
                 )
-                layer.values.pop("tools", None)
+                del layer.values["tools"]
+                break
     return said
+
+
+def _cut(text: str) -> str:
+    """What somebody wrote, as far as it helps to find it."""
+    return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…"
 
 
 def _tool_names() -> list[str]:

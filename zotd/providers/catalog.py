@@ -219,8 +219,13 @@ def _refuse_url(provider: str, base_url: str) -> None:
         raise BadChoice(f"a base URL means nothing to provider {provider}: it talks to no server", "base_url")
 
 
+def is_address(url: str) -> bool:
+    """Whether a text names a server: by scheme and host."""
+    return re.match(r"https?://[^/\s]+", url) is not None
+
+
 def _checked_url(url: str, source: str) -> str:
-    if not re.match(r"https?://[^/\s]+", url):
+    if not is_address(url):
         from zotd.base.redact import bare_url
 
         raise BadChoice(
