@@ -113,7 +113,10 @@ class Line:
     def _frame(self, end: float) -> dict[str, Any]:
         """The next JSON object. Raises TimeoutError, and NotDone where something else is said."""
         while b"\n" not in self._rest:
-            self._socket.settimeout(max(end - time.monotonic(), 0.001))
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
             piece = self._socket.recv(65536)
             if not piece:
                 raise ConnectionResetError(f"{self.path}: the daemon hung up")
