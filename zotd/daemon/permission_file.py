@@ -6,14 +6,14 @@ every key. Others are kept when it is written. It is read again when it changed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, field
 
-from zotd.base.files import BadFile, alone, make_private, read_bytes, stage
+from zotd.base.files import BadFile, alone, make_private
+from zotd.base.json_file import read_json, write_json
 from zotd.base.limits import Limits
 from zotd.base.misfit import Misfit, misfit
 from zotd.daemon.path_patterns import PathPattern
@@ -58,21 +58,14 @@ class PermissionFile:
     def add(self, rules: Iterable[Rule]) -> None:
         """Remember rules for good. Waits for the disk. Raises OSError; BadFile, for one it leaves alone."""
         make_private(self.path.parent)
+        most = self._limits.permissions_bytes
         with alone(self.path.with_name(f"{PERMISSIONS}.lock"), self._limits.permissions_lock_s):
-            content = _content(self.path, self._limits.permissions_bytes)
+            content = _content(self.path, most)
             parse(self.path, content)
             there = content.get("rules", [])
             more = [_written(rule) for rule in rules]
             content["rules"] = [*(rule for rule in there if rule not in more), *more]
-            self._write(content)
-
-    def _write(self, content: dict[str, Any]) -> None:
-        import json
-
-        data = (json.dumps(content, indent=2) + "\n").encode()
-        if len(data) > (most := self._limits.permissions_bytes):
-            raise BadFile(self.path, f"would have more than {most} bytes: remove rules that are not needed")
-        stage(Path(os.path.realpath(self.path)), data, synced=True).commit()
+            write_json(self.path, content, most, "remove rules that are not needed")
 
     def _identity(self) -> tuple[int, ...] | None:
         try:
@@ -163,26 +156,7 @@ def _written(rule: Rule) -> dict[str, Any]:
 
 def _content(path: Path, most: int) -> dict[str, Any]:
     """The content of the file, none where there is none; unknown keys are part of it. Raises BadFile."""
-    import json  # unlike orjson it takes, and writes, names of folders that are no UTF-8
-
-    data = read_bytes(path, most)
-    if data is None:
-        return {}
-    try:
-        content = json.loads(data, object_pairs_hook=_each_once)
-    except ValueError as error:
-        raise BadFile(path, f"expected JSON: {error}") from None
-    except RecursionError:
-        raise BadFile(path, "expected JSON: it is nested too deeply") from None
+    content = read_json(path, most)
     if not isinstance(content, dict):
         raise BadFile(path, "$: expected an object")
     return content
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. Of two equal keys one would count, and hide what the other denies."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
-    return found

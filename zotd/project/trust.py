@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from zotd.base.files import BadFile, alone, make_private, read_bytes, stage
+from zotd.base.files import BadFile, alone, make_private
+from zotd.base.json_file import read_json, write_json
 from zotd.base.limits import Limits
 
 TRUSTED = "trusted.json"
@@ -45,23 +46,13 @@ def trust(zot_home: Path, folder: Path, trusted: bool) -> Path:
     with alone(zot_home / f"{TRUSTED}.lock", Limits().permissions_lock_s):
         content = _read(zot_home / TRUSTED)
         content[FOLDERS] = {**content.get(FOLDERS, {}), str(real): trusted}
-        _write(zot_home / TRUSTED, content)
+        write_json(zot_home / TRUSTED, content, TRUST_BYTES, "remove folders that are gone")
     return real
 
 
 def _read(path: Path) -> dict[str, Any]:
     """The file's content, checked; unknown keys are part of it."""
-    import json  # unlike orjson it takes, and writes, names of folders that are no UTF-8
-
-    data = read_bytes(path, TRUST_BYTES)
-    if data is None:
-        return {}
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise BadFile(path, f"expected JSON: {error}") from None
-    except RecursionError:
-        raise BadFile(path, "expected JSON: it is nested too deeply") from None
+    content = read_json(path, TRUST_BYTES)
     if not isinstance(content, dict):
         raise BadFile(path, "expected a JSON object")
     said = content.get(FOLDERS, {})
@@ -69,17 +60,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadFile(path, f"{FOLDERS}: expected an object")
     for folder, trusted in said.items():
         if not isinstance(trusted, bool):
+            import json
+
             raise BadFile(path, f"{FOLDERS}[{json.dumps(folder)}]: expected true or false")
     return content
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    import json
-
-    try:
-        data = (json.dumps(content, indent=2) + "\n").encode()
-    except RecursionError:
-        raise BadFile(path, "cannot be written: it is nested too deeply") from None
-    if len(data) > TRUST_BYTES:
-        raise BadFile(path, f"would have more than {TRUST_BYTES} bytes: remove folders that are gone")
-    stage(Path(os.path.realpath(path)), data, synced=True).commit()
