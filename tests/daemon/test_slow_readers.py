@@ -408,12 +408,12 @@ def test_of_many_large_answers_asked_for_at_once_few_are_made_ahead_of_reading(
     if dialect == "zot":
         slow.ask("prompt", message="go")
         slow.until("done")
-        asked: list[Frame] = [{"type": "get_messages"}] * 40
+        asked: list[Frame] = [{"type": "get_messages"}] * 28
     else:
         this = {"session_id": slow.greet().session()}
         until_done(slow, slow.call("turn/start", **this, text="go")["turn_id"])
         head: Frame = {"jsonrpc": "2.0", "method": "session/messages", "params": this}
-        asked = [{**head, "id": 1_000 + number} for number in range(40)]
+        asked = [{**head, "id": 1_000 + number} for number in range(28)]
     before = resident(daemon.popen.pid)
     reads.clear()
     slow.write(b"".join(json.dumps(each).encode() + b"\n" for each in asked))

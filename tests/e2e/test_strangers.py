@@ -149,17 +149,21 @@ def race(shared: Shared, names: list[Path], starts: int) -> None:
         name.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("name", ["zotd.sock", "zotd.lock", "zotd.pid", "start.lock", "zotd.log"])
-def test_links_that_are_put_in_place_as_it_starts_lead_it_nowhere(shared: Shared, name: str) -> None:
-    at = shared.machine.home / "logs" if name == "zotd.log" else shared.place
-    race(shared, [at / name], 2)
-    shared.end_all()
+def places(shared: Shared) -> list[Path]:
+    """Where files of a daemon and its start go."""
+    beside = [shared.place / name for name in ("zotd.sock", "zotd.lock", "zotd.pid", "start.lock")]
+    return [*beside, shared.machine.home / "logs" / "zotd.log"]
+
+
+def test_links_that_are_put_in_place_as_it_starts_lead_it_nowhere(shared: Shared) -> None:
+    for path in places(shared):
+        race(shared, [path], 2)
+        shared.end_all()
     assert shared.started()
 
 
 @pytest.mark.long
 def test_links_in_all_places_at_once_lead_it_nowhere_however_often(shared: Shared) -> None:
-    names = [shared.place / name for name in ("zotd.sock", "zotd.lock", "zotd.pid", "start.lock")]
-    race(shared, [*names, shared.machine.home / "logs" / "zotd.log"], 60)
+    race(shared, places(shared), 60)
     shared.end_all()
     assert shared.started()
