@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.clients import LONG, ROOT, Client, Frame, Machine, Process, gone
+from tests.daemon.test_slow_readers import STUCK
 
 SCRIPTED = ("--provider", "scripted")
 SLOW = {"match": "slow", "reply": [{"text": "one two", "delay_ms": 400}], "times": 0}
@@ -358,16 +359,6 @@ def test_one_whose_installation_changes_sends_newcomers_on_and_ends(machine: Mac
     code, said = ended(process)
     assert code == 0
     assert "installation changed" in said
-
-
-STUCK = """
-import json, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print(json.dumps({"type": "hello", "name": "stuck", "version": "1"}), flush=True)
-print(json.dumps({"type": "ready"}), flush=True)
-while True:
-    time.sleep(60)
-"""
 
 
 def test_it_stops_in_five_seconds_whatever_hangs(machine: Machine) -> None:
