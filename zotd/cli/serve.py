@@ -125,7 +125,7 @@ class Server(Life):
         except (SocketInUse, OSError) as problem:
             # Who has just started it reads this, whatever becomes of the log.
             print(f"zotd: cannot listen: {_said(problem)}", file=sys.__stderr__, flush=True)
-            self.closed()
+            self.close_doors()
             return 2
         from zotd.base.threads import Threads
         from zotd.daemon.installation import Installation
@@ -146,7 +146,7 @@ class Server(Life):
         )
         await self.stopping.wait()
         leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
-        self.closed()
+        self.close_doors()
         return self.code
 
     def _configured_idle_s(self) -> float:
@@ -191,7 +191,7 @@ class Server(Life):
     def _client(self) -> asyncio.Protocol:
         return SocketClient(self._limits, self._connect, self._gone)
 
-    def closed(self) -> None:
+    def close_doors(self) -> None:
         """As `Life`. A socket that was inherited stays the service manager's: it is not accepted from."""
         for place in self._places:
             place.leave(drains=self.draining and not self.stopping.is_set())

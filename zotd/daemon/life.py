@@ -99,11 +99,11 @@ class Life:
         self.draining = True
         log("draining")
         self._work.drain()
-        self.closed()
+        self.close_doors()
         self.supervisor.show("draining: the turns that run are finished")
         self.tasks.create_task(self._drained(), name="drain")
 
-    def closed(self) -> None:
+    def close_doors(self) -> None:
         """Let in who waits outside, and then nobody any more; others can listen in our place."""
 
     async def _drained(self) -> None:
