@@ -67,6 +67,8 @@ def break_badly(m: Machine) -> None:
     put(m.root / ".config/systemd/user/zotd.service", "[Service]\nExecStart=/gone/zotd daemon run\n")
     (m.home / "run").mkdir()
     (m.home / "run").chmod(0o755)
+    (m.home / "sessions").symlink_to("sessions")
+    (m.home / "logs").symlink_to(m.root)
 
 
 BAD = (
@@ -79,6 +81,8 @@ BAD = (
     ("extensions", "lost: cannot start nonesuch: nonesuch is not on PATH", "listed as failed"),
     ("service", "zotd.service starts /gone/zotd, which is not there", "zotd service install"),
     ("run directory", "is open to other users", "no daemon is joined"),
+    ("sessions", "sessions is not a directory: no session can be saved", "move it away"),
+    ("log", "logs is not a directory: no daemon is started", "logs away"),
 )
 
 
@@ -244,11 +248,11 @@ def test_a_bundle_holds_what_helps_and_nothing_secret(machine: Machine) -> None:
     )
     put(
         machine.home / "models.json",
-        json.dumps({"providers": {"p": {"baseUrl": f"http://{PLANTED}", "models": [{"id": "big"}]}}}),
+        json.dumps({"providers": {"p": {"baseUrl": "http://hunter2", "models": [{"id": "big"}]}}}),
     )
     put(
         machine.home / "permissions.json",
-        json.dumps({"rules": [{"tool": "bash", "exact": f"curl {PLANTED}", "decision": "allow"}]}),
+        json.dumps({"rules": [{"tool": "bash", "exact": "curl hunter2", "decision": "allow"}]}),
     )
     put(
         machine.home / "extensions" / "a" / "extension.json",
@@ -290,8 +294,29 @@ def test_a_bundle_replaces_a_file_only_when_told_to_and_follows_no_link(machine:
     assert other.read_text() == "theirs"
     assert not file.is_symlink()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    nobody = machine.run("doctor", "--bundle", "~nobody-of-that-name/b")
+    assert (nobody.returncode, nobody.stderr.count("there is no such user's home")) == (2, 1)
     gone = machine.run("doctor", "--bundle", machine.root / "gone" / "b")
     assert (gone.returncode, gone.stderr.count("No such file or directory")) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "hard link"])
+def test_a_log_that_no_daemon_would_write_to_is_named(machine: Machine, kind: str) -> None:
+    other = put(machine.root / "other", "theirs")
+    log = machine.home / "logs" / "zotd.log"
+    log.parent.mkdir()
+    match kind:
+        case "pipe":
+            os.mkfifo(log)
+        case "link":
+            log.symlink_to(other)
+        case _:
+            log.hardlink_to(other)
+    report, code = doctor(machine)
+    [(level, text, mend)] = findings(report, "log")
+    assert (level, code) == ("error", 1)
+    assert text.startswith(str(log))
+    assert mend == f"move {log} away"
 
 
 @pytest.mark.parametrize(("argv", "why"), [(["--force"], "--force goes with --bundle"), (["--jsn"], "--jsn")])

@@ -214,21 +214,24 @@ def _files(site: Site) -> Iterator[tuple[str, Any]]:
         except (ValueError, RecursionError):
             told["fault"] = "is no JSON"
         else:
-            told["content"] = _told(content, shown=path.name == "trusted.json")
+            told["content"] = _told(content)
         yield str(path), told
 
 
 def _told(value: Any, *, shown: bool = False) -> Any:
-    """A value with its texts masked, but for those of members that are known to be harmless."""
+    """A value with its texts masked, but for those of members that are known to be harmless.
+
+    In what is inside such a member each name is judged by itself: rules have commands in them.
+    """
     if isinstance(value, dict):
-        return {str(name): _told(each, shown=_is_shown(str(name), shown)) for name, each in value.items()}
+        return {str(name): _told(each, shown=_is_shown(str(name))) for name, each in value.items()}
     if isinstance(value, list):
         return [_told(each, shown=shown) for each in value]
     return value if shown or value is None or isinstance(value, bool | int | float) else MASK
 
 
-def _is_shown(name: str, shown: bool) -> bool:
-    return (shown or name in _SHOWN) and not names_a_key(name)
+def _is_shown(name: str) -> bool:
+    return name in _SHOWN and not names_a_key(name)
 
 
 def _extensions(site: Site) -> Iterator[dict[str, Any]]:

@@ -115,11 +115,16 @@ def status_of(site: Site) -> dict[str, Any]:
 
 def log(site: Site) -> Iterator[Finding]:
     path = daemon_log(site.home)
-    if not os.path.lexists(path):
+    folder = path.parent
+    if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
+        yield error(f"{folder} is not a directory: no daemon is started", f"move {folder} away")
+    elif not os.path.lexists(path):
         yield ok("there is none yet")
-    elif not is_file(path) or not os.access(path, os.R_OK | os.W_OK):
+    elif path.is_symlink() or not is_file(path) or not os.access(path, os.R_OK | os.W_OK):
         mend = f"move {path} away"
         yield error(f"{path} is not a file that can be read and written", mend)
+    elif path.stat().st_nlink > 1:
+        yield error(f"{path} has another name too: no daemon is started", f"move {path} away")
     elif path.stat().st_mode & 0o077:
         yield warn(f"other users can read {path}", f"chmod 600 {path}")
     else:

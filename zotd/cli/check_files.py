@@ -196,6 +196,9 @@ def sessions(site: Site) -> Iterator[Finding]:
     from zotd.store.errors import StoreError
 
     store = SessionStore(site.home, site.limits)
+    if os.path.lexists(store.root) and not store.root.is_dir():
+        yield error(f"{store.root} is not a directory: no session can be saved", "move it away")
+        return
     if store.root.exists() and not os.access(store.root, os.R_OK | os.W_OK | os.X_OK):
         yield error(f"{store.root} cannot be read and written", f"chmod u+rwx {_quoted(store.root)}")
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 from zotd import __version__
 from zotd.base.limits import Limits
-from zotd.base.paths import user_home, zot_home
+from zotd.base.paths import absolute, user_home, zot_home
 from zotd.cli.checks import Check, Level, Result, Site, run
 from zotd.cli.console import complain, escaped, put, put_json, several, unbroken
 from zotd.cli.flags import Parser, UsageError
@@ -31,6 +31,7 @@ def main(argv: list[str]) -> int:
         if known.force and not known.bundle:
             raise UsageError("--force goes with --bundle")
         site = site_of(dict(os.environ))
+        target = absolute(known.bundle, "--bundle") if known.bundle is not None else None
     except (UsageError, argparse.ArgumentError, OSError) as wrong:
         complain(f"doctor: {wrong}")
         return 2
@@ -38,11 +39,11 @@ def main(argv: list[str]) -> int:
         put(parser.format_help())
         return 0
     results = run(all_checks(), site)
-    if known.bundle is not None:
+    if target is not None:
         from zotd.cli.bundle import CannotBundle, write
 
         try:
-            path, names = write(Path(known.bundle).expanduser(), site, report(results), force=known.force)
+            path, names = write(target, site, report(results), force=known.force)
         except CannotBundle as wrong:
             complain(f"doctor: {wrong}")
             return 2
