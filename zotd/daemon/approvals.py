@@ -171,13 +171,12 @@ class Approvals:
         """A client attached, or says anew what it can do: one that can answer the open question is asked."""
         if (approver := client.approver) is None:
             self.left(client)
-        if (question := self._question) is None or client in question.asked or approver is None:
-            return
-        params = msgspec.to_builtins(question.request)
-        question.asked[client] = approver.ask(
-            "approval/request", params, lambda response: self._heard(question, client, approver, response)
-        )
-        self._watch(question)
+        elif (question := self._question) is not None and client not in question.asked:
+            params = msgspec.to_builtins(question.request)
+            question.asked[client] = approver.ask(
+                "approval/request", params, lambda response: self._heard(question, client, approver, response)
+            )
+            self._watch(question)
 
     def left(self, client: Client) -> None:
         """A client is not attached any more: whatever it says, nobody waits for it."""
