@@ -10,7 +10,7 @@ from typing import Any
 from tests.clients import LONG
 from zotd.base.limits import MIB, Limits
 from zotd.base.tasks import Independent
-from zotd.daemon.connection import Connection, Frames, Front
+from zotd.daemon.connection import About, Connection, Frames, Front
 from zotd.daemon.sending import Outlet
 from zotd.daemon.websocket import listen_websocket
 
@@ -24,6 +24,9 @@ class Echo:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def about(self) -> About:
+        return About()
 
     def receive(self, value: dict[str, Any]) -> None:
         self._connection.send({**value, "pad": "y" * MIB * value["mib"]} if "mib" in value else value)

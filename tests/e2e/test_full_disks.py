@@ -111,9 +111,9 @@ def test_on_a_full_disk_prompts_say_so_and_once_there_is_room_all_goes_on(home: 
     unsaved = home.session(client, ephemeral=True, extensions=[str(plain)])
     assert turn(client, unsaved, "tool")["stop"] == "end_turn"
     assert (home.machine.cwd / "ran").read_text() == "ran\n"
-    (told,) = (event for event in client.events if event["type"] == "ext_notify")
+    (note,) = (event for event in client.events if event["type"] == "ext_notify")
     for words in (str(home.path / "logs"), "No space left on device", "free space"):
-        assert words in told["message"]
+        assert words in note["message"]
     client.events.clear()
     home.disk.free()
     assert turn(client, old, "again")["text"] == "ok"

@@ -28,7 +28,7 @@ async def test_a_panel_of_an_extension_that_reads_nothing_can_still_be_closed(wo
     world.add("not_reading")
     world.capabilities.add("panels")
     async with world.running(outgoing_frames=1) as host:
-        (stuck,) = host._extensions.values()
+        (stuck,) = host.extensions.values()
         host.panels.open(stuck, PanelSpec(id="p1", title="T", lines=[]))
         with pytest.raises(NotReading):
             for _ in range(100_000):
@@ -58,7 +58,7 @@ async def test_a_dismissal_of_an_earlier_panel_spares_the_next(world: World) -> 
     world.capabilities.add("panels")
     async with world.running() as host:
         await run(host, "/poke")
-        (owner,) = host._extensions.values()
+        (owner,) = host.extensions.values()
         late = host.panels.dismissal("panel", "p1")
         host.panels.open(owner, PanelSpec(id="p2", title="T", lines=[]))
         late()
@@ -70,7 +70,7 @@ async def test_the_end_of_an_extension_closes_its_panel_and_no_other(world: Worl
     world.add("panel", "other")
     world.capabilities.add("panels")
     async with world.running() as host:
-        for owner in host._extensions.values():
+        for owner in host.extensions.values():
             host.panels.open(owner, PanelSpec(id="p1", title="T", lines=[]))
-        await host._extensions["other"].stop()
+        await host.extensions["other"].stop()
         assert world.seen(ExtPanelClose) == [ExtPanelClose(extension="other", panel_id="p1")]
