@@ -13,7 +13,7 @@ from zotd.daemon.trusting import looked_up
 from zotd.providers.catalog import PROVIDERS, WITH_URL, is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _PLAIN = ("reasoning", "tools", "skills", "system_prompt", "append_system_prompt", "max_steps", "approval")
 """Keys that are a field of the spec, each by itself."""
@@ -30,8 +30,10 @@ def configured(spec: SessionSpec) -> tuple[SessionSpec, list[str]]:
     layers += [project, settings.of_user(spec.home)]
     for layer in layers:
         complaints += unknown_names(layer)
-        spec = _over(spec, layer.values, variables=layer is layers[0])
         complaints += map(str, layer.faults)
+    for at, layer in enumerate(layers):
+        below = [each.values for each in layers[at + 1 :]]
+        spec = _over(spec, layer.values, below, variables=at == 0)
     return replace(spec, reasoning=SAME.get(spec.reasoning, spec.reasoning)), complaints
 
 
@@ -98,11 +100,13 @@ def _of_project(spec: SessionSpec) -> tuple[settings.Layer, list[str]]:
     return settings.NOTHING, [f"{path} is not used: its folder is not trusted (zotd trust {spec.cwd})"]
 
 
-def _over(spec: SessionSpec, values: Mapping[str, Any], *, variables: bool) -> SessionSpec:
-    """A spec over one more place below it."""
+def _over(
+    spec: SessionSpec, values: Mapping[str, Any], below: Iterable[Mapping[str, Any]], *, variables: bool
+) -> SessionSpec:
+    """A spec over one more place below it. below: what the places below that one say."""
     if not values:
         return spec
-    given: dict[str, Any] = _model(spec, values, variables=variables)
+    given: dict[str, Any] = _model(spec, values, below, variables=variables)
     for key in _PLAIN:
         if key in values and getattr(spec, key) in ("", None, (), 0) and not _says_none(spec, key):
             given[key] = values[key]
@@ -114,14 +118,17 @@ def _says_none(spec: SessionSpec, key: str) -> bool:
     return key in ("tools", "skills") and getattr(spec, key) is not None
 
 
-def _model(spec: SessionSpec, values: Mapping[str, Any], *, variables: bool) -> dict[str, Any]:
+def _model(
+    spec: SessionSpec, values: Mapping[str, Any], below: Iterable[Mapping[str, Any]], *, variables: bool
+) -> dict[str, Any]:
     """Provider, model and address. They belong together: those of another provider than the one that is
     named above would send a prompt, and its key, where nobody meant it to go.
     """
     provider, model, base_url = (values.get(key, "") for key in ("provider", "model", "base_url"))
     if not variables and spec.environ.get("OPENAI_BASE_URL"):
         base_url = ""  # that is of the environment, which comes before any file
-    meant = provider or _implied(model, base_url)
+    # A model alone is of the provider that the places below it name.
+    meant = provider or _implied(model, base_url) or next(filter(None, map(_named_in, below)), "")
     named = spec.provider or _implied(spec.model, spec.base_url)
     if spec.given_to or (named and meant != named and not (meant in WITH_URL and _any_server(spec))):
         return {}
@@ -130,6 +137,11 @@ def _model(spec: SessionSpec, values: Mapping[str, Any], *, variables: bool) -> 
         "model": spec.model or model,
         "base_url": spec.base_url or base_url,
     }
+
+
+def _named_in(values: Mapping[str, Any]) -> str:
+    """The provider that one place names, empty for none."""
+    return values.get("provider", "") or _implied(values.get("model", ""), values.get("base_url", ""))
 
 
 def _any_server(spec: SessionSpec) -> bool:
