@@ -136,6 +136,7 @@ def test_what_is_broken_is_named_with_what_mends_it(
 def test_what_the_environment_names_wrongly_is_named_and_no_value_is_shown(machine: Machine) -> None:
     env = {
         "HTTPS_PROXY": f"http://user:{PLANTED}@",
+        "ALL_PROXY": f"socks5://user:{PLANTED}@host:1",
         "SSL_CERT_FILE": "/gone/ca.pem",
         "LC_ALL": "C",
         "PYTHONUTF8": "0",
@@ -149,7 +150,10 @@ def test_what_the_environment_names_wrongly_is_named_and_no_value_is_shown(machi
     assert ("error", "SSL_CERT_FILE names /gone/ca.pem, which is not there") in [
         one[:2] for one in findings(report, "network")
     ]
-    assert findings(report, "network")[0][1] == "HTTPS_PROXY names no host that a proxy could be on"
+    assert [one[1] for one in findings(report, "network")][:2] == [
+        "HTTPS_PROXY names no host that a proxy could be on",
+        "ALL_PROXY names a proxy that does not speak HTTP",
+    ]
     assert findings(report, "terminal")[0][0] == "warn"
     assert [one[1] for one in findings(report, "model")] == [
         "openai-compatible has a key, from OPENAI_API_KEY",

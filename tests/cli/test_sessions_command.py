@@ -349,6 +349,7 @@ def test_what_cannot_be_done_exits_1_and_says_what_to_do(machine: Machine) -> No
     [
         (["lst"], "invalid choice: 'lst' (choose from"),
         (["list", "--al"], "unrecognized arguments: --al"),
+        (["list", "--api-key", "planted", "--token=planted"], "unrecognized arguments: --api-key\n"),
         (["list", "--cwd", "~nobody-of-that-name"], "there is no such user's home"),
         (["show"], "the following arguments are required: SESSION"),
         (["fork", "aaaa", "two"], "MESSAGE: two is no number of a message; `show` has them in brackets"),

@@ -508,6 +508,26 @@ def far_chat(http: Http, model_server: ModelServer, monkeypatch: pytest.MonkeyPa
     return OpenAIChat("x", f"http://0.0.0.0:{model_server.port}", None, http, QUICK)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("ALL_PROXY", "socks5://me:planted@127.0.0.1:1", "the proxy that the environment names"),
+        ("HTTP_PROXY", "ipx://me:planted@127.0.0.1:1", "the proxy that the environment names"),
+        ("HTTP_PROXY", "http://me:planted@127.0.0.1:x", "the proxy that the environment names"),
+        ("SSL_CERT_FILE", __file__, "the certificates that the environment names"),
+        ("SSL_CERT_FILE", "/nonexistent/planted", "the certificates that the environment names"),
+    ],
+)
+async def test_an_environment_that_no_connection_can_be_made_with_is_told_as_that(
+    http: Http, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ProviderError, match=why) as caught:
+        await answer(OpenAIChat("x", "http://0.0.0.0:1", None, http, QUICK))
+    assert variable in caught.value.hint
+    assert "planted" not in str(caught.value)
+
+
 async def test_one_connection_serves_many_requests(far_chat: OpenAIChat, model_server: ModelServer) -> None:
     model_server.say(delta("stop", content="x"))
     for _ in range(3):

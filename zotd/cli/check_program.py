@@ -176,10 +176,15 @@ def network(site: Site) -> Iterator[Finding]:
         try:
             parts = urlsplit(value if "://" in value else f"http://{value}")
             good = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+            spoken = parts.scheme in ("http", "https")
         except ValueError:
-            good = False
-        if good:
+            good = spoken = False
+        if good and spoken:
             yield ok(f"{name} is set")
+        elif good:
+            yield error(
+                f"{name} names a proxy that does not speak HTTP", f"give one as {name}=http://HOST:PORT"
+            )
         else:
             yield error(
                 f"{name} names no host that a proxy could be on", f"give it as {name}=http://HOST:PORT"

@@ -111,6 +111,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """What argparse gives, with only the name of what it does not know: a value may be a key."""
+        known, rest = self.parse_known_args(args, namespace)
+        if rest:
+            raise UsageError(f"unrecognized arguments: {rest[0].partition('=')[0]}")
+        return known
+
 
 def parse(argv: list[str]) -> Flags:
     """Flags from the words after the program's name. Raises UsageError."""

@@ -153,12 +153,24 @@ class Http:
 
         if (client := self._clients.get(trust_env)) is None:
             limits = self._limits
-            client = self._clients[trust_env] = httpx2.AsyncClient(
-                verify=not self._insecure,
-                trust_env=trust_env,
-                timeout=httpx2.Timeout(limits.silence_s, connect=limits.connect_s, pool=limits.connect_s),
-                limits=httpx2.Limits(max_connections=None),
-            )
+            try:
+                client = httpx2.AsyncClient(
+                    verify=not self._insecure,
+                    trust_env=trust_env,
+                    timeout=httpx2.Timeout(limits.silence_s, connect=limits.connect_s, pool=limits.connect_s),
+                    limits=httpx2.Limits(max_connections=None),
+                )
+            except OSError as error:
+                raise ProviderError(
+                    f"the certificates that the environment names cannot be read: {error.strerror or error}",
+                    hint="look at SSL_CERT_FILE and SSL_CERT_DIR, or unset them",
+                ) from error
+            except (ImportError, ValueError, httpx2.InvalidURL) as error:  # not of what we give
+                raise ProviderError(
+                    "the proxy that the environment names cannot be used",
+                    hint="give HTTP_PROXY, HTTPS_PROXY and ALL_PROXY as http://HOST:PORT, or unset them",
+                ) from error
+            self._clients[trust_env] = client
         return client
 
     def _explained(self, endpoint: Endpoint, error: httpx2.HTTPError) -> ProviderError:
