@@ -36,6 +36,7 @@ class Scripted:
 
     def __init__(self, name: str, rank: int = 0, *answers: dict[str, Any] | AskFailed) -> None:
         self.name = name
+        self.session_id = "session"
         self.rank = rank
         self.gone = False
         self.ended = ""
