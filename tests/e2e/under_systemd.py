@@ -120,6 +120,19 @@ def tried(program: str, root: Path) -> None:
     assert not SOCKET.exists()
     subprocess.run([program, "service", "install"], check=True, stdout=sys.stderr)  # and back
     assert ask("daemon/status")["pid"]
+    for _ in range(6):
+        again = subprocess.run([program, "daemon", "restart"], capture_output=True, text=True, timeout=WAIT_S)
+        assert "started by the service" in again.stdout, again  # who restarts it often keeps the service
+
+    drop_in.write_text("[Service]\nExecStart=\nExecStart=/bin/false\n")
+    subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
+    subprocess.run(["systemctl", "--user", "stop", "zotd.service"], check=True)
+    subprocess.run([program, "rpc", "--connect", "auto"], input=b"", timeout=WAIT_S, check=True)
+    assert (
+        shown("Result") == "exit-code"
+    )  # one that cannot start is given up, and the client has one without it
+    assert ask("daemon/status")["idle_exit_s"] == 1_800
+    subprocess.run([program, "daemon", "stop"], check=True, stdout=sys.stderr)
 
 
 def main() -> int:

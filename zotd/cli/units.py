@@ -52,9 +52,10 @@ _SERVICE = f"""\
 Description=zotd, a daemon for coding agents
 Requires={SOCKET}
 After={SOCKET}
-# One that cannot start must not be tried for ever.
-StartLimitIntervalSec=60
-StartLimitBurst=5
+# One that cannot start must not be tried for ever, and has to be given up while clients still wait: they start
+# one of their own then. Starts after a stop or an upgrade count too: who stops it often keeps the service.
+StartLimitIntervalSec=30
+StartLimitBurst=10
 
 [Service]
 # It says when clients are served, and from its event loop that it lives: one that hangs is started again.
@@ -64,7 +65,7 @@ WatchdogSec={WATCHDOG_S}
 ExecStart={{program}} daemon run --idle-timeout {IDLE_S}
 {{environment}}# It ends by itself with nothing to do, and after an upgrade. The socket starts it again.
 Restart=on-failure
-RestartSec=1
+RestartSec=100ms
 # SIGTERM goes to the daemon, which ends its extensions and shell commands in order, within 5 seconds. What is
 # left of them then is killed.
 KillMode=mixed
