@@ -52,8 +52,8 @@ _SERVICE = f"""\
 Description=zotd, a daemon for coding agents
 Requires={SOCKET}
 After={SOCKET}
-# One that cannot start must not be tried for ever, and has to be given up while clients still wait: they start
-# one of their own then. Starts after a stop or an upgrade count too: who stops it often keeps the service.
+# One that cannot start must not be tried for ever, and has to be given up while clients still wait: they
+# start one of their own then. Starts after a stop or an upgrade count too: many of them are no failure.
 StartLimitIntervalSec=30
 StartLimitBurst=10
 
