@@ -69,6 +69,8 @@ def test_every_request_turn_connection_and_change_of_an_extension_has_its_line(l
     client.event("done")
     refused = client.error("turn/unqueue", session_id=session_id, turn_id="none")
     client.call("extension/reload", session_id=session_id)
+    cleared = client.call("turn/start", session_id=session_id, text="/clear")["turn_id"]
+    client.event("command_result")
     client.hang_up()
     zot = machine.connect(logged.socket)
     assert zot.ask("ping")["success"]
@@ -98,8 +100,13 @@ def test_every_request_turn_connection_and_change_of_an_extension_has_its_line(l
     assert turn["usage"]["output"] >= 5
     assert 0 < turn["first_delta_ms"] <= turn["duration_ms"]
 
-    states = [line["state"] for line in of(lines, "extension") if line["extension"] == "ending"]
-    assert states[:2] == ["starting", "ready"]
+    changes = [line for line in of(lines, "extension") if line["extension"] == "ending"]
+    assert [line["state"] for line in changes][:2] == ["starting", "ready"]
+    assert [line.get("duration_ms", 0) > 0 for line in changes] == [False] + [True] * (len(changes) - 1)
+    assert all(line["duration_ms"] > 0 for line in of(lines, "extension ended"))
+    (command,) = of(lines, "command")
+    assert (command["session"], command["turn"], command["name"]) == (session_id, cleared, "clear")
+    assert command["duration_ms"] > 0
     assert [line["pid"] > 0 for line in of(lines, "extension spawned")] == [True, True]
     (reload,) = of(lines, "reload")
     assert (reload["session"], reload["ready"]) == (session_id, 1)

@@ -42,13 +42,18 @@ class _Running:
     cost_usd: float = 0.0
 
 
+def _ms_since(then: float) -> float:
+    return round((time.perf_counter() - then) * 1000, 3)
+
+
 class Diary:
     """Follows the events of a session. What streams costs it a look at the type."""
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
         self._running: _Running | None = None
-        self._commands: set[str] = set()
+        self._commands: dict[str, float] = {}  # when those that were taken began, until their `done`
+        self._states: dict[str, float] = {}  # since when each extension has been in the state that it is in
         self._hears: dict[type, Callable[[Any], None]] = {
             TurnStart: self._step,
             TextDelta: self._first,
@@ -66,6 +71,11 @@ class Diary:
     def begin(self, turn_id: str, **fields: Any) -> None:
         """A turn begins. fields: what is known of it, such as the model."""
         self._running = _Running(turn_id, fields)
+
+    def begin_command(self, turn_id: str) -> None:
+        """A command was taken: its line comes with its result."""
+        if wanted():
+            self._commands[turn_id] = time.perf_counter()
 
     def follow(self, event: Event) -> None:
         """One more event."""
@@ -99,8 +109,7 @@ class Diary:
             self._running.retries += 1
 
     def _command(self, event: CommandResult) -> None:
-        if event.turn_id:
-            self._commands.add(event.turn_id)
+        begun = self._commands.setdefault(event.turn_id or "", time.perf_counter())
         log(
             "command",
             session=self._session,
@@ -109,29 +118,29 @@ class Diary:
             name=event.name,
             action=event.action,
             failed=event.error is not None,
+            duration_ms=_ms_since(begun),
         )
 
     def _extension(self, event: ExtState) -> None:
-        failed = {"error": event.error} if event.error else {}
+        before = self._states.get(event.extension)
+        self._states[event.extension] = time.perf_counter()
         log(
             "extension",
             "warning" if event.state == "failed" else "info",
             session=self._session,
             extension=event.extension,
             state=event.state,
-            **failed,
+            **({"error": event.error} if event.error else {}),
+            **({} if before is None else {"duration_ms": _ms_since(before)}),
         )
 
     def _done(self, event: Done) -> None:
-        running = self._running
+        running, command = self._running, self._commands.pop(event.turn_id, None)
         if running is None or running.id != event.turn_id:
-            if event.turn_id in self._commands:
-                self._commands.discard(event.turn_id)
-            else:  # taken out of the queue, or taken in by the turn that ran
+            if command is None:  # taken out of the queue, or taken in by the turn that ran
                 log("turn", session=self._session, turn=event.turn_id, stop=event.stop, steps=0)
             return
         self._running = None
-        now = time.perf_counter()
         log(
             "turn",
             "warning" if event.stop == "error" else "info",
@@ -145,6 +154,6 @@ class Diary:
             **({"kind": running.kind} if running.kind else {}),
             usage=running.usage,
             cost_usd=round(running.cost_usd, 6),
-            duration_ms=round((now - running.since) * 1000, 3),
+            duration_ms=_ms_since(running.since),
             first_delta_ms=round((running.first - running.since) * 1000, 3) if running.first else None,
         )

@@ -373,6 +373,7 @@ class Session:
                 self.log.close()
 
     def _command(self, turn: Turn, invocation: Invocation) -> Accepted:
+        self._diary.begin_command(turn.id)
         begin = self.commands.ready(turn, invocation)
         return self.turns.accepted(turn, Accepted(turn.id, "command", begin, turn.answered))
 

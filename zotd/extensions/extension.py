@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 from zotd.base.clock import now
 from zotd.base.limits import Limits
@@ -69,6 +70,7 @@ class Extension:
         self.state: ExtensionState = "starting"
         self.error: str | None = None
         self.gone = False
+        self._since = time.monotonic()
         self.settled = asyncio.Event()
         self.capabilities: frozenset[str] = frozenset()
         self.rank = 0
@@ -302,7 +304,8 @@ class Extension:
         if self._quiet is not None:
             self._quiet.cancel()
         self.remark(how)
-        log("extension ended", session=self.session_id, extension=self.name, how=how)
+        took = round((time.monotonic() - self._since) * 1000, 3)
+        log("extension ended", session=self.session_id, extension=self.name, how=how, duration_ms=took)
         said = f"extension {self.name} {how}"
         self._questions.fail(f"extension {self.name} {self.parting}" if self._stopping else said)
         if self._stopping:
