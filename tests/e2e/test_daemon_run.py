@@ -150,6 +150,17 @@ def test_a_second_one_names_the_first_and_what_to_do(machine: Machine) -> None:
     assert machine.connect(path).ask("ping")["success"]
 
 
+def test_one_whose_socket_was_removed_is_waited_for_until_it_leaves(machine: Machine) -> None:
+    first, path = daemon(machine)
+    path.unlink()
+    second = machine.start("daemon", "run", *SCRIPTED)
+    assert not gone(second.popen.pid, 1.0), second.stderr
+    first.signal(signal.SIGTERM)
+    machine.appears(path, second)
+    assert machine.connect(path).ask("ping")["success"]
+    assert first.exit_code() == 0
+
+
 def test_a_directory_that_others_could_write_to_is_closed_to_them(machine: Machine) -> None:
     path = place(machine)
     path.parent.mkdir()

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from zotd.daemon.place import Place
     from zotd.protocol.daemon_methods import Transport
 
+_LOOK_AGAIN_S = 0.05
+"""Between two tries to have the place of a daemon that is about to leave it."""
+
 
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, supervisor: Supervisor) -> int:
     """Serve until the client has left (stdio) or the end is asked for (sockets). Returns the exit code."""
@@ -161,19 +164,26 @@ class Server(Life):
         for inherited in self.supervisor.inherited:
             self._listen(inherited, os.fsdecode(inherited.getsockname()))
         if flags.daemon and not self.supervisor.inherited:
-            from zotd.daemon.place import SocketInUse, private_directory
-
-            path = daemon_socket(self.spec.environ, self.home)
-            private_directory(path.parent)
-            try:
-                self._take(path, pid_file=True)
-            except SocketInUse:
-                raise SocketInUse(_taken(path)) from None
+            await self._take_own(daemon_socket(self.spec.environ, self.home))
         for address in flags.listen:
             if address.startswith("ws://"):
                 self._websockets.append(await self._listen_for_websockets(address))
             else:
                 self._take(absolute(address.removeprefix("unix:"), "unix path"))
+
+    async def _take_own(self, path: Path) -> None:
+        """The user's own place. Whoever has it and misses the socket will leave: that is waited for."""
+        from zotd.daemon.place import SocketInUse, private_directory
+
+        private_directory(path.parent)
+        end = time.monotonic() + 1.2 * self._limits.place_s
+        while True:
+            try:
+                return self._take(path, pid_file=True)
+            except SocketInUse:
+                if os.path.lexists(path) or self.stopping.is_set() or time.monotonic() > end:
+                    raise SocketInUse(_taken(path)) from None
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _take(self, path: Path, *, pid_file: bool = False) -> None:
         from zotd.daemon.place import Place
