@@ -170,6 +170,19 @@ def test_a_client_that_answers_badly_is_out_and_the_others_are_waited_for(machin
     assert "$/cancelRequest" not in [*types(bob.events), *types(eve.events)]
 
 
+def test_one_whose_answer_did_not_count_is_asked_again_when_it_attaches_again(machine: Machine) -> None:
+    _, path = machine.listen(*machine.script(*calling("touch made")))
+    ann = greet(machine.connect(path), "ann")
+    session = ann.session()
+    turn = start(ann, session)
+    ann.answer(ann.question(), decision="perhaps")
+    ann.event("ext_notify")
+    ann.call("session/attach", session_id=session)
+    ann.answer(ann.question(), decision="allow")
+    assert ended(ann, session, turn)["stop"] == "end_turn"
+    assert types(ann.events).count("approval_resolved") == 1
+
+
 def test_a_private_client_that_refuses_everything_has_its_calls_denied_at_once(machine: Machine) -> None:
     process = greet(machine.rpc(*machine.script(*calling("touch made"))))
     session = process.session()

@@ -28,7 +28,9 @@ async def session_attach(caller: Caller, params: s.SessionAttach) -> Then:
     def begin() -> None:
         if params.since is not None:
             caller.attach(session, params.since, params.epoch or "")
-        elif not caller.sees(session):
+        elif caller.sees(session):
+            caller.attach(session)  # an answer of its own that did not count can be given again
+        else:
             caller.attach(session, attached.next_seq - 1)
 
     return Then(attached, begin)
