@@ -135,7 +135,7 @@ def test_a_file_is_looked_up_where_it_really_is(session: Session) -> None:
     (cwd / "out").symlink_to("../elsewhere")
     (cwd / "src" / "link").symlink_to("../../elsewhere")
     (cwd / "src" / "file").symlink_to("../Makefile")
-    for path in ("src/a", "./src/b/c.txt", f"{cwd}/src/.hidden", "out/../work/src/a", "src"):
+    for path in ("src/a", "./src/b/c.txt", f"{cwd}/src/.hidden", f"out/../{cwd.name}/src/a", "src"):
         assert session.says("write", path=path) == "allow", path
     for path in (
         "a",

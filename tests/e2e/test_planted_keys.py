@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clients import LONG, Client, Machine
+from tests.clients import Client, Machine
 from tests.daemons import Shared
+from tests.model_server import ModelHandler, serving
 
 PARAM = "planted-param-7f1c93aa"
 FLAG = "planted flag/9e2b=11&7"  # with what is spelled another way in URLs and in JSON
@@ -36,21 +35,20 @@ for line in sys.stdin: print(line, file=sys.stderr, flush=True)
 """
 
 
-class Rude(BaseHTTPRequestHandler):
+class Rude(ModelHandler):
     """A server of models that quotes the key when it refuses it, in the ways that servers do."""
 
     protocol_version = "HTTP/1.1"
     seen: set[str]
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def reply(self, body: dict[str, Any]) -> None:
         key = self.headers["authorization"].removeprefix("Bearer ")
         type(self).seen.add(key)
         last = body["messages"][-1]
         if last["role"] == "user" and "run" in json.dumps(last["content"]):
             function = {"name": "bash", "arguments": json.dumps({"command": "echo up; sleep 60"})}
             call = {"index": 0, "id": "c1", "type": "function", "function": function}
-            self._answer(
+            self.answer(
                 200,
                 "text/event-stream",
                 "".join(
@@ -63,34 +61,18 @@ class Rude(BaseHTTPRequestHandler):
                 + "data: [DONE]\n\n",
             )
         elif "plain" in json.dumps(last["content"]):
-            self._answer(400, "text/plain", f"bad request with Authorization: Bearer {key}")
+            self.answer(400, "text/plain", f"bad request with Authorization: Bearer {key}")
         else:
             # Long, so that what is cut off could cut the key in two.
             said = "x" * 450 + f" Incorrect API key provided: {key}. Find yours."
-            self._answer(401, "application/json", json.dumps({"error": {"message": said, "code": key}}))
-
-    def _answer(self, status: int, kind: str, text: str) -> None:
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        return
+            self.answer(401, "application/json", json.dumps({"error": {"message": said, "code": key}}))
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     Rude.seen = set()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Rude)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    thread.join(LONG)
-    server.server_close()
+    with serving(Rude) as url:
+        yield f"{url}/v1"
 
 
 def preface(client: Client, machine: Machine, **given: Any) -> Client:

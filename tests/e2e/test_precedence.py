@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.clients import LONG, Client
+from tests.clients import Client
 from tests.daemons import Shared
+from tests.model_server import ModelHandler, serving
 
 LAYERS = ("given", "variable", "project", "user")
 """From the one that comes first."""
@@ -22,36 +21,22 @@ WAYS = ("print", "json", "joined", "flags", "params", "forwarded", "zot")
 Said = dict[str, dict[str, Any]]
 
 
-class Model(BaseHTTPRequestHandler):
+class Model(ModelHandler):
     """A server of models that says `ok`, and keeps what it was asked."""
 
     asked: list[tuple[str, dict[str, Any]]]
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def reply(self, body: dict[str, Any]) -> None:
         type(self).asked.append((self.path, body))
         chunk = {"choices": [{"delta": {"content": "ok"}, "finish_reason": "stop"}]}
-        data = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        return
+        self.answer(200, "text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     Model.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join(LONG)
-    server.server_close()
+    with serving(Model) as url:
+        yield url
 
 
 def drawn(random: Random, url: str) -> Said:
