@@ -15,7 +15,7 @@ from tests.clients import LONG
 class ModelHandler(BaseHTTPRequestHandler):
     """Answers as a server of models does, and prints nothing. `reply` gets the request."""
 
-    def do_POST(self) -> None:  # noqa: N802 - what the library calls
+    def do_POST(self) -> None:
         self.reply(json.loads(self.rfile.read(int(self.headers["content-length"]))))
 
     def reply(self, body: dict[str, Any]) -> None:
