@@ -15,6 +15,7 @@ from zotd.base.limits import Limits
 from zotd.base.places import daemon_socket, run_directory
 from zotd.cli.rendezvous import NoDaemon, check_place, dial, own_peer, silent
 from zotd.daemon.spec import TOKEN_VARIABLES
+from zotd.protocol.version import PROTOCOL_VERSION
 
 CALLER = "zotd daemon"
 """What such a client calls itself."""
@@ -74,7 +75,7 @@ class Line:
     def ask(self, method: str, **params: Any) -> Any:
         """The result of a method, after an introduction. Raises Silent, NotDone, ConnectionError."""
         hello: dict[str, Any] = {
-            "protocol_version": 1,
+            "protocol_version": PROTOCOL_VERSION,
             "client": {"name": CALLER, "version": __version__},
         }
         if self._token:

@@ -21,6 +21,7 @@ from zotd.base.limits import Limits
 from zotd.cli.flags import Flags
 from zotd.cli.report import CREDENTIALS, FAILED, USAGE
 from zotd.protocol.content import Usage
+from zotd.protocol.version import PROTOCOL_VERSION
 from zotd.store.ring import Published
 from zotd.wire.codec import decode, encode
 from zotd.wire.framing import LineBuffer, Oversize
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from zotd.daemon.audience import Client
     from zotd.daemon.spec import SessionSpec
 
-PROTOCOL_VERSION = 1
 _CODES = {"provider_auth": CREDENTIALS, "draining": FAILED, "overloaded": FAILED, "internal": FAILED}
 """Exit codes of a run that a daemon does not take; any other refusal is about what was asked for."""
 

@@ -16,7 +16,7 @@ from zotd.base.log import log, mistake, say, wanted
 from zotd.base.log_lines import LogLines, start_log
 from zotd.base.paths import absolute, daemon_log, daemon_socket
 from zotd.base.secret import Secret
-from zotd.base.settings import of_environment, of_process
+from zotd.base.settings import Layer, of_environment, of_process
 from zotd.base.tasks import Independent, Tasks
 from zotd.cli.agents import Agents, on_signals
 from zotd.cli.desk import Desk
@@ -43,8 +43,9 @@ _LOOK_AGAIN_S = 0.05
 async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, supervisor: Supervisor) -> int:
     """Serve until the client has left (stdio) or the end is asked for (sockets). Returns the exit code."""
     on_sockets = bool(flags.daemon or flags.listen or supervisor.inherited)
+    configured = of_process(spec.environ, spec.home) if flags.daemon else of_environment(spec.environ)
     try:
-        lines = log_of(flags, spec, limits)
+        lines = log_of(flags, spec, limits, configured)
     except OSError as wrong:
         sys.stderr.write(f"zotd: --log: {wrong}\n")
         return 2
@@ -53,7 +54,7 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, sup
         server = Server(agents, spec, limits, token, tasks, supervisor, private=not on_sockets)
         on_signals(server.stop, ignored=flags.daemon)
         try:
-            code = await (server.sockets(flags) if on_sockets else server.stdio())
+            code = await (server.sockets(flags, configured) if on_sockets else server.stdio())
         finally:
             await agents.close()
             await tasks.end(limits.threads_end_s)  # what waits for a disk would hold up the end
@@ -63,9 +64,8 @@ async def serve(flags: Flags, spec: SessionSpec, limits: Limits, token: str, sup
     return code
 
 
-def log_of(flags: Flags, spec: SessionSpec, limits: Limits) -> LogLines:
+def log_of(flags: Flags, spec: SessionSpec, limits: Limits, configured: Layer) -> LogLines:
     """What is written down of this process, and where. Raises OSError for a file that cannot be used."""
-    configured = of_process(spec.environ, spec.home) if flags.daemon else of_environment(spec.environ)
     level = flags.log_level or configured.values.get("log_level") or ("info" if flags.daemon else "warn")
     path = None
     if flags.log:
@@ -119,7 +119,7 @@ class Server(Life):
                 await connection.outlet.ended()
         return self.code
 
-    async def sockets(self, flags: Flags) -> int:
+    async def sockets(self, flags: Flags, configured: Layer) -> int:
         """Any number of clients, until the end is asked for."""
         from zotd.daemon.place import SocketInUse
 
@@ -140,7 +140,7 @@ class Server(Life):
 
             self.beside(preload(installation, self._limits.preload_s), "preload")
         log("listening", addresses=self.listening, pid=os.getpid(), version=__version__, home=str(self.home))
-        idle_s = flags.idle_timeout or (self._configured_idle_s() if flags.daemon else 0.0)
+        idle_s = flags.idle_timeout or (_configured_idle_s(configured) if flags.daemon else 0.0)
         own = self._places[0] if flags.daemon and not self.supervisor.inherited else None
         self.serving(
             idle_s,
@@ -151,13 +151,6 @@ class Server(Life):
         leave_after(self._limits.drain_s - self._limits.drain_spare_s, self.code)
         self.close_doors()
         return self.code
-
-    def _configured_idle_s(self) -> float:
-        """After how long with nothing to do the user wants the daemon to end; 0 for never."""
-        configured = of_process(self.spec.environ, self.spec.home)
-        for fault in configured.faults:
-            log("configuration", "warn", fault=str(fault))
-        return float(configured.values.get("idle_timeout", 0.0))
 
     async def _open(self, flags: Flags) -> None:
         """Listen where the service manager does, or at the user's own place; and where flags say."""
@@ -272,6 +265,13 @@ class Server(Life):
             pass
         finally:
             connection.close()
+
+
+def _configured_idle_s(configured: Layer) -> float:
+    """After how long with nothing to do the user wants the daemon to end; 0 for never."""
+    for fault in configured.faults:
+        log("configuration", "warn", fault=str(fault))
+    return float(configured.values.get("idle_timeout", 0.0))
 
 
 def _said(problem: Exception) -> str:

@@ -13,9 +13,7 @@ from zotd.protocol import project_methods as p
 from zotd.protocol import session_methods as s
 from zotd.protocol import turn_methods as t
 from zotd.protocol.params import Params, SessionRef
-
-PROTOCOL_VERSION = 1
-"""The major version both sides must share."""
+from zotd.protocol.version import PROTOCOL_VERSION as PROTOCOL_VERSION
 
 
 class Ping(Params, frozen=True, kw_only=True):
